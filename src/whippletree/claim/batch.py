@@ -1,0 +1,54 @@
+"""What an instance hands in, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Flag, auto
+from types import MappingProxyType
+
+from whippletree.message.envelope import ClaimedMessage, InboxMessage, OutboxMessage, Queue
+from whippletree.message.ids import MessageId
+from whippletree.message.outcome import Outcome, Refusal, Rejection
+
+
+class WorkBatchFlags(Flag):
+    """How a batch differs from an ordinary one."""
+
+    NONE = 0
+    SKIP_CLAIM = auto()
+    """Hand in only; claim nothing."""
+    DEBUG_MODE = auto()
+    """Keep finished messages where the views still show them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkReport:
+    """Everything that happened since the last batch, and how much work is wanted in return."""
+
+    outcomes: Sequence[Outcome] = ()
+    renewals: Sequence[MessageId] = ()
+    new_outbox_messages: Sequence[OutboxMessage] = ()
+    new_inbox_messages: Sequence[InboxMessage] = ()
+    limits: Mapping[Queue, int] = field(default_factory=lambda: MappingProxyType({Queue.OUTBOX: 100, Queue.INBOX: 100}))
+    flags: WorkBatchFlags = WorkBatchFlags.NONE
+    wait: bool = False
+    """Be woken when work arrives, if there is none now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkBatch:
+    """The work that an instance may do now, and what became of its report.
+
+    The messages of a stream stand in the order in which they are to be handled.
+    """
+
+    claimed_outbox_messages: Sequence[ClaimedMessage] = ()
+    claimed_inbox_messages: Sequence[ClaimedMessage] = ()
+    assigned_partitions: Sequence[int] = ()
+    rejected: Sequence[Rejection] = ()
+    refused: Sequence[Refusal] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.claimed_outbox_messages and not self.claimed_inbox_messages

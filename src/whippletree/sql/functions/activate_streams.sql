@@ -1,0 +1,36 @@
+-- Makes sure that every stream stored into has its workers' row, and keeps that row until this transaction ends.
+-- KEY SHARE lets claims and completions go on; only the removal of a drained stream waits for us, or we for it.
+-- A row removed between the insert and the lock is inserted again. A new row starts just before the first version
+-- stored, so that no claim walks over the dead rows of finished messages.
+CREATE OR REPLACE FUNCTION activate_streams(
+  p_queue text, p_stream_ids uuid[], p_head_versions bigint[], p_ready_at timestamptz[], p_as_of timestamptz)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  v_partition_count integer := (SELECT partition_count FROM wh_settings);
+  v_present integer;
+BEGIN
+  LOOP
+    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
+    SELECT p_queue, a.stream_id, partition_of(a.stream_id, v_partition_count), a.ready_at, a.head_version, p_as_of
+    FROM unnest(p_stream_ids, p_head_versions, p_ready_at) AS a(stream_id, head_version, ready_at)
+    ORDER BY a.stream_id
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_present = ROW_COUNT;
+    -- What this transaction inserted nobody else can remove.
+    EXIT WHEN v_present = cardinality(p_stream_ids);
+
+    PERFORM
+    FROM (SELECT unnest(p_stream_ids) AS stream_id ORDER BY 1) a
+    CROSS JOIN LATERAL (
+      SELECT FROM wh_active_streams s WHERE s.queue = p_queue AND s.stream_id = a.stream_id FOR KEY SHARE
+    ) s;
+    GET DIAGNOSTICS v_present = ROW_COUNT;
+    EXIT WHEN v_present = cardinality(p_stream_ids);
+  END LOOP;
+END;
+$$;

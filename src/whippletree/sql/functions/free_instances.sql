@@ -1,0 +1,19 @@
+-- Frees the partitions and leases of instances that are gone. Their streams are orphaned: anybody's, at once.
+-- A row that somebody is just reporting on is skipped; its lease runs out by itself.
+CREATE OR REPLACE FUNCTION free_instances(p_instance_ids uuid[], p_as_of timestamptz)
+RETURNS void
+LANGUAGE sql
+SET search_path FROM CURRENT
+AS $$
+  UPDATE wh_partitions SET instance_id = NULL WHERE instance_id = ANY (p_instance_ids);
+  WITH orphan AS MATERIALIZED (
+    SELECT s.queue, s.stream_id FROM wh_active_streams s
+    WHERE s.instance_id = ANY (p_instance_ids) AND s.lease_expiry > p_as_of
+    FOR NO KEY UPDATE SKIP LOCKED
+  )
+  UPDATE wh_active_streams s
+  SET lease_expiry = p_as_of, ready_at = p_as_of
+  FROM orphan o
+  WHERE s.queue = o.queue AND s.stream_id = o.stream_id;
+  SELECT wake_waiting_instances();
+$$;

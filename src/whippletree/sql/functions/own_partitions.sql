@@ -1,0 +1,58 @@
+-- Settles which partitions the instance owns. It hands those that are another's share over to that instance, once it
+-- holds no lease there, and takes those of its own share that nobody alive owns; it robs nobody. Runs only when
+-- membership changed since it last settled, one instance at a time, so that an idle poll writes nothing.
+CREATE OR REPLACE FUNCTION own_partitions(p_instance_id uuid, p_max_partitions integer, p_as_of timestamptz)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_members uuid[] := ARRAY(SELECT instance_id FROM wh_service_instances ORDER BY instance_id);
+  v_count integer := cardinality(v_members);
+  v_share integer := array_position(v_members, p_instance_id) - 1;
+  v_membership uuid := md5(v_members::text)::uuid;
+  v_busy integer[];
+  v_room integer;
+BEGIN
+  IF v_share IS NULL
+    OR p_max_partitions IS NULL
+      AND v_membership = (SELECT settled_for FROM wh_service_instances WHERE instance_id = p_instance_id)
+    OR NOT pg_try_advisory_xact_lock(lock_key('membership')) THEN
+    RETURN;
+  END IF;
+
+  v_busy := ARRAY(
+    SELECT DISTINCT s.partition_number FROM wh_active_streams s
+    WHERE s.instance_id = p_instance_id AND s.lease_expiry > p_as_of);
+  WITH handed AS (
+    -- With a limit in force the taker counts for itself, so the partition is only let go.
+    UPDATE wh_partitions p
+    SET instance_id = CASE WHEN p_max_partitions IS NULL THEN v_members[p.partition_number % v_count + 1] END
+    WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share
+      AND p.partition_number <> ALL (v_busy)
+    RETURNING p.instance_id
+  )
+  UPDATE wh_service_instances i
+  SET partitions_version = i.partitions_version + 1
+  WHERE i.instance_id IN (SELECT h.instance_id FROM handed h UNION ALL
+    SELECT p_instance_id WHERE EXISTS (SELECT FROM handed));
+
+  SELECT COALESCE(p_max_partitions, 1000000) - count(*) INTO v_room FROM wh_partitions WHERE instance_id = p_instance_id;
+  WITH vacant AS MATERIALIZED (
+    SELECT p.partition_number FROM wh_partitions p
+    WHERE p.partition_number % v_count = v_share AND (p.instance_id IS NULL OR p.instance_id <> ALL (v_members))
+    ORDER BY p.partition_number
+    LIMIT greatest(v_room, 0)
+  ), taken AS (
+    UPDATE wh_partitions p SET instance_id = p_instance_id FROM vacant v WHERE p.partition_number = v.partition_number
+    RETURNING p.partition_number
+  )
+  UPDATE wh_service_instances SET partitions_version = partitions_version + 1
+  WHERE instance_id = p_instance_id AND EXISTS (SELECT FROM taken);
+
+  UPDATE wh_service_instances SET settled_for = v_membership
+  WHERE instance_id = p_instance_id AND settled_for IS DISTINCT FROM v_membership
+    AND NOT EXISTS (SELECT FROM wh_partitions p
+      WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share);
+END;
+$$;

@@ -1,0 +1,64 @@
+-- One batch of work, in one transaction, in typed arrays and plain rows. process_work_batch is the same in JSON.
+--
+-- Order of locks, the same in every batch, so that no two wait for each other in a circle:
+--   1. writers' rows (wh_streams), then workers' rows FOR KEY SHARE: store, each sorted by key
+--   2. workers' rows FOR NO KEY UPDATE, sorted by key: lock_streams, then complete, fail, release, renew
+--   3. the removal of drained streams upgrades rows of step 2, and only with SKIP LOCKED
+--   4. the instance's own row; other instances, partitions and orphans under one try-lock, with SKIP LOCKED
+--   5. claims, with SKIP LOCKED
+-- Nothing waits after step 2, and storers, who wait for step 3 only, come before it.
+CREATE OR REPLACE FUNCTION process_work(
+  p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb,
+  p_session_locked boolean, p_new_outbox_messages jsonb, p_new_inbox_messages jsonb,
+  p_completed_queues text[], p_completed_streams uuid[], p_completed_tokens bigint[], p_completed_through bigint[],
+  p_failed_queues text[], p_failed_streams uuid[], p_failed_tokens bigint[], p_failed_versions bigint[],
+  p_failed_errors text[], p_failed_retry_seconds double precision[], p_failed_verdicts text[],
+  p_released_queues text[], p_released_streams uuid[], p_released_tokens bigint[], p_released_from bigint[],
+  p_renewed_queues text[], p_renewed_streams uuid[], p_renewed_tokens bigint[],
+  p_claim_queues text[], p_claim_limits integer[], p_lease_seconds double precision,
+  p_stale_threshold_seconds double precision, p_max_partitions integer, p_run_limit integer, p_byte_limit bigint,
+  p_max_attempts integer, p_ready_since timestamptz, p_debug_mode boolean, p_wait boolean,
+  p_partitions_version bigint, p_as_of timestamptz DEFAULT NULL)
+RETURNS SETOF wh_work
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_as_of timestamptz;
+  v_idle boolean := p_wait;
+BEGIN
+  PERFORM require_read_committed();
+  PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
+  RETURN QUERY SELECT * FROM store_new_messages('outbox', p_new_outbox_messages, p_as_of);
+  RETURN QUERY SELECT * FROM store_new_messages('inbox', p_new_inbox_messages, p_as_of);
+
+  PERFORM lock_streams(p_completed_queues || p_failed_queues || p_released_queues || p_renewed_queues,
+    p_completed_streams || p_failed_streams || p_released_streams || p_renewed_streams);
+  v_as_of := COALESCE(p_as_of, clock_timestamp());
+  RETURN QUERY SELECT * FROM refused_reports('complete', p_completed_queues, p_completed_streams,
+    complete_messages(p_instance_id, p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
+      p_debug_mode, v_as_of));
+  RETURN QUERY SELECT * FROM refused_reports('fail', p_failed_queues, p_failed_streams,
+    fail_messages(p_instance_id, p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions,
+      p_failed_errors, p_failed_retry_seconds, p_failed_verdicts, p_max_attempts, v_as_of));
+  RETURN QUERY SELECT * FROM refused_reports('release', p_released_queues, p_released_streams,
+    release_messages(p_instance_id, p_released_queues, p_released_streams, p_released_tokens, p_released_from, v_as_of));
+  RETURN QUERY SELECT * FROM refused_reports('renew', p_renewed_queues, p_renewed_streams,
+    renew_leases(p_instance_id, p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, v_as_of));
+
+  PERFORM record_heartbeat(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
+    v_as_of);
+  PERFORM remove_dead_instances(p_instance_id, p_stale_threshold_seconds, v_as_of);
+  PERFORM own_partitions(p_instance_id, p_max_partitions, v_as_of);
+
+  -- Read after every wait, so that a lease is whole when it begins.
+  v_as_of := COALESCE(p_as_of, clock_timestamp());
+  FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
+    RETURN QUERY SELECT * FROM claim_messages(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
+      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, COALESCE(p_ready_since, '-infinity'), v_as_of);
+    v_idle := v_idle AND NOT FOUND;
+  END LOOP;
+  PERFORM record_waiting(p_instance_id, v_idle);
+  RETURN QUERY SELECT * FROM changed_partitions(p_instance_id, p_partitions_version);
+END;
+$$;

@@ -1,0 +1,9 @@
+-- The reports at the given places, whose lease is not the reporter's, as rows of a work batch's answer.
+CREATE OR REPLACE FUNCTION refused_reports(p_verb text, p_queues text[], p_stream_ids uuid[], p_places integer[])
+RETURNS SETOF wh_work
+LANGUAGE sql IMMUTABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT (work_answer('rejected', p_queues[place], place, p_stream_ids[place], NULL, p_verb)).*
+  FROM unnest(p_places) AS place;
+$$;

@@ -1,0 +1,16 @@
+-- Stores messages to be published, in the order given, inside the caller's transaction; returns their versions.
+-- One bad message refuses all of them: the caller's transaction is the unit. Storing never leases.
+CREATE OR REPLACE FUNCTION store_outbox(
+  p_stream_ids uuid[], p_stream_keys text[], p_message_ids uuid[], p_message_types text[], p_topics text[],
+  p_payloads json[], p_headers json[], p_correlation_ids uuid[], p_causation_ids uuid[],
+  p_scheduled_for timestamptz[], p_as_of timestamptz DEFAULT NULL)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM require_storable(p_stream_ids, p_message_ids, p_message_types, p_payloads);
+  RETURN store_messages('outbox', p_stream_ids, p_stream_keys, p_message_ids, p_message_types, p_topics, p_payloads,
+    p_headers, p_correlation_ids, p_causation_ids, p_scheduled_for, p_as_of);
+END;
+$$;

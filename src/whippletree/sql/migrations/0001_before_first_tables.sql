@@ -1,0 +1,139 @@
+-- The tables of the first version.
+CREATE TABLE wh_migrations (
+  migration text PRIMARY KEY,
+  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE wh_installation (
+  only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+  version text NOT NULL,
+  digest text NOT NULL
+);
+CREATE TYPE wh_work AS (
+  kind text,
+  queue text,
+  place integer,
+  stream_id uuid,
+  version bigint,
+  message_id uuid,
+  message_type text,
+  topic text,
+  payload json,
+  headers json,
+  correlation_id uuid,
+  causation_id uuid,
+  created_at timestamptz,
+  attempts integer,
+  lease_token bigint,
+  detail text
+);
+CREATE TYPE wh_report AS (
+  queue text,
+  verb text,
+  place integer,
+  message_id uuid,
+  stream_id uuid,
+  version bigint,
+  lease_token bigint,
+  error text,
+  retry_seconds double precision,
+  fault text
+);
+CREATE TABLE wh_settings (
+  only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+  partition_count integer NOT NULL DEFAULT 10000 CHECK (partition_count BETWEEN 1 AND 1000000),
+  max_payload_bytes integer NOT NULL DEFAULT 262144 CHECK (max_payload_bytes BETWEEN 1024 AND 16777216)
+);
+INSERT INTO wh_settings DEFAULT VALUES;
+CREATE TABLE wh_streams (
+  stream_id uuid PRIMARY KEY,
+  stream_key text,
+  event_version bigint NOT NULL DEFAULT 0,
+  outbox_version bigint NOT NULL DEFAULT 0,
+  inbox_version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 70);
+CREATE TABLE wh_messages (
+  stream_id uuid NOT NULL,
+  message_id uuid NOT NULL,
+  version bigint NOT NULL CHECK (version > 0),
+  created_at timestamptz NOT NULL,
+  scheduled_for timestamptz,
+  correlation_id uuid,
+  causation_id uuid,
+  queue text COLLATE "C" NOT NULL CHECK (queue IN ('outbox', 'inbox')),
+  message_type text NOT NULL,
+  topic text NOT NULL,
+  payload json NOT NULL,
+  headers json,
+  PRIMARY KEY (queue, stream_id, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue);
+CREATE INDEX wh_messages_scheduled ON wh_messages (queue, stream_id, version) WHERE scheduled_for IS NOT NULL;
+CREATE TABLE wh_active_streams (
+  stream_id uuid NOT NULL,
+  ready_at timestamptz NOT NULL,
+  head_version bigint NOT NULL CHECK (head_version >= 0),
+  moved_at timestamptz NOT NULL,
+  lease_expiry timestamptz,
+  instance_id uuid,
+  lease_token bigint,
+  leased_through bigint,
+  partition_number integer NOT NULL,
+  attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+  queue text COLLATE "C" NOT NULL,
+  error text,
+  PRIMARY KEY (queue, stream_id),
+  CONSTRAINT wh_active_streams_lease_is_whole
+    CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
+  CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at);
+CREATE SEQUENCE wh_lease_tokens;
+CREATE TABLE wh_service_instances (
+  instance_id uuid PRIMARY KEY,
+  service_name text NOT NULL,
+  host_name text NOT NULL,
+  process_id integer NOT NULL,
+  metadata jsonb NOT NULL DEFAULT '{}',
+  started_at timestamptz NOT NULL,
+  last_heartbeat_at timestamptz NOT NULL,
+  last_heartbeat timestamptz GENERATED ALWAYS AS (last_heartbeat_at) STORED,
+  session_locked boolean NOT NULL DEFAULT false,
+  waiting boolean NOT NULL DEFAULT false,
+  settled_for uuid,
+  partitions_version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE wh_evicted_instances (
+  instance_id uuid PRIMARY KEY,
+  evicted_at timestamptz NOT NULL,
+  evicted_by uuid NOT NULL,
+  reason text NOT NULL
+);
+CREATE TABLE wh_partitions (
+  partition_number integer PRIMARY KEY,
+  instance_id uuid
+) WITH (fillfactor = 50);
+INSERT INTO wh_partitions (partition_number)
+SELECT generate_series(0, partition_count - 1) FROM wh_settings;
+CREATE TABLE wh_message_deduplication (
+  message_id uuid PRIMARY KEY,
+  first_seen_at timestamptz NOT NULL,
+  body_hash bytea NOT NULL
+);
+CREATE INDEX wh_message_deduplication_first_seen ON wh_message_deduplication USING brin (first_seen_at);
+CREATE TABLE wh_finished_messages (
+  LIKE wh_messages,
+  partition_number integer NOT NULL,
+  attempts integer NOT NULL,
+  instance_id uuid NOT NULL,
+  processed_at timestamptz NOT NULL
+);
+CREATE INDEX wh_finished_messages_stream ON wh_finished_messages (queue, stream_id, version);
+CREATE TABLE wh_dead_letters (
+  letter_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  LIKE wh_messages,
+  attempts integer NOT NULL,
+  error text,
+  reason text NOT NULL,
+  died_at timestamptz NOT NULL
+);
+CREATE INDEX wh_dead_letters_message_id ON wh_dead_letters (message_id);

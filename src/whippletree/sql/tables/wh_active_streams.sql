@@ -1,0 +1,29 @@
+-- The workers' row of a stream, there while the stream has work in a queue. The unit of claiming.
+CREATE TABLE wh_active_streams (
+  stream_id uuid NOT NULL,
+  -- now when work is waiting, the lease's expiry while leased, the retry time when the head failed, infinity when parked.
+  ready_at timestamptz NOT NULL,
+  -- The last version that is finished. The next one is the head.
+  head_version bigint NOT NULL CHECK (head_version >= 0),
+  -- When the stream was last claimed or moved on. A stream that proves empty is looked at again after as long again.
+  moved_at timestamptz NOT NULL,
+  -- The lease: who may work on versions head_version + 1 to leased_through, until when, under which token.
+  lease_expiry timestamptz,
+  instance_id uuid,
+  lease_token bigint,
+  leased_through bigint,
+  partition_number integer NOT NULL,
+  -- How often the head has been handed out. Counted at the claim, so that a receptor that kills its process counts.
+  attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+  -- outbox, inbox, or the name of a kind of event work.
+  queue text COLLATE "C" NOT NULL,
+  -- Why the head failed last; NULL when it has not.
+  error text,
+  PRIMARY KEY (queue, stream_id),
+  CONSTRAINT wh_active_streams_lease_is_whole
+    CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
+  CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at);
+-- Tokens rise for ever, so that a token can fence writes outside this database too.
+CREATE SEQUENCE wh_lease_tokens;

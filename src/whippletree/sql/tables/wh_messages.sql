@@ -1,0 +1,25 @@
+-- The messages that wait in the outbox and the inbox. Inserted and deleted, never updated: all state is on the stream.
+CREATE TABLE wh_messages (
+  stream_id uuid NOT NULL,
+  -- Identity given by the producer; a message without a stream has its own id as stream_id.
+  message_id uuid NOT NULL,
+  -- Place in the stream: 1, 2, 3 … The only order there is.
+  version bigint NOT NULL CHECK (version > 0),
+  -- Information for people; never order.
+  created_at timestamptz NOT NULL,
+  -- Not before this time. It holds back what follows in its stream.
+  scheduled_for timestamptz,
+  correlation_id uuid,
+  causation_id uuid,
+  queue text COLLATE "C" NOT NULL CHECK (queue IN ('outbox', 'inbox')),
+  message_type text NOT NULL,
+  -- Where an outbox message goes to; where an inbox message came from.
+  topic text NOT NULL,
+  -- json, not jsonb: kept to the letter as the producer encoded it.
+  payload json NOT NULL,
+  headers json,
+  PRIMARY KEY (queue, stream_id, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue);
+-- Finds the first message of a stream that is not due without reading the others.
+CREATE INDEX wh_messages_scheduled ON wh_messages (queue, stream_id, version) WHERE scheduled_for IS NOT NULL;

@@ -1,0 +1,9 @@
+-- What the whole installation agrees on: one row. Changed by functions only.
+CREATE TABLE wh_settings (
+  only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+  -- Number of partitions that streams hash to. A caller with another number is refused.
+  partition_count integer NOT NULL DEFAULT 10000 CHECK (partition_count BETWEEN 1 AND 1000000),
+  -- Largest payload that is stored, in bytes of JSON text.
+  max_payload_bytes integer NOT NULL DEFAULT 262144 CHECK (max_payload_bytes BETWEEN 1024 AND 16777216)
+);
+INSERT INTO wh_settings DEFAULT VALUES;

@@ -1,0 +1,95 @@
+"""Connections to the database that the settings name: another server's, or the embedded one, started on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import asyncpg
+
+from whippletree.errors import (
+    Error,
+    InstanceEvicted,
+    InvalidMessage,
+    InvalidSetting,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
+from whippletree.settings import Dsn, Settings
+from whippletree.store.embedded import EmbeddedPostgres
+
+_APPLICATION_NAME = "whippletree"
+
+_OURS: dict[str, type[Error]] = {
+    "WH001": InstanceEvicted,
+    "WH002": InvalidSetting,
+    "WH003": InvalidSetting,
+    "WH004": InvalidMessage,
+}
+"""The conditions that our own SQL functions raise."""
+
+_MISSING = frozenset({"3F000", "42883", "42P01", "42704", "42703"})
+"""Schema, function, table, type or column does not exist."""
+
+
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[asyncpg.Connection]:
+    """One connection. The embedded server runs at least as long as it is open."""
+    async with serving(settings) as dsn:
+        connection = await open_connection(dsn)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[Dsn]:
+    """The address of a server that runs while the context is open."""
+    if settings.dsn is not None:
+        yield settings.dsn
+        return
+    server = EmbeddedPostgres(settings.data_directory)
+    try:
+        yield Dsn(await asyncio.to_thread(server.start))
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+async def open_connection(dsn: Dsn) -> asyncpg.Connection:
+    """A connection, or `StoreUnavailable` with the reason and without the password."""
+    try:
+        return await asyncpg.connect(dsn.reveal(), server_settings={"application_name": _APPLICATION_NAME})
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError) as error:
+        raise StoreUnavailable(
+            f"cannot connect to {dsn}: {dsn.redact(str(error) or type(error).__name__)}. "
+            "Check --dsn or WHIPPLETREE_DSN; without it the embedded server is used."
+        ) from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the driver become ours. Row contents, which PostgreSQL puts into its details, are left behind."""
+    try:
+        yield
+    except asyncpg.PostgresConnectionError as error:
+        raise StoreUnavailable(f"the connection was lost: {type(error).__name__}") from error
+    except asyncpg.PostgresError as error:
+        raise _translate(error) from None
+    except (asyncpg.InterfaceError, OSError) as error:
+        raise StoreUnavailable(f"the connection was lost: {error}") from error
+
+
+def _translate(error: asyncpg.PostgresError) -> Error:
+    state = error.sqlstate or ""
+    message = error.message or type(error).__name__
+    if state in _OURS:
+        hint = f". {error.hint}" if error.hint else ""
+        return _OURS[state](f"{message}{hint}")
+    if state in _MISSING:
+        return SchemaMismatch(f"{message}: run `whippletree migrate`")
+    if state.startswith(("57P", "53")):
+        return StoreUnavailable(f"PostgreSQL is not available: {message}")
+    return StoreError(f"PostgreSQL refused ({state}): {message}")
