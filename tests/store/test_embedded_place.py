@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
+import psycopg
 import pytest
 
 from whippletree.errors import StoreUnavailable
@@ -67,6 +69,23 @@ def test_a_long_path_gets_a_short_socket(deep: Path) -> None:
         assert socket_directory(deep).stat().st_mode & 0o777 == 0o700
 
 
+async def test_a_path_may_hold_spaces_and_signs(directory: Path) -> None:
+    spaced = directory / "Application Support" / "100% für uns"
+    assert socket_directory(spaced).is_relative_to(spaced)
+    with EmbeddedPostgres(spaced, server_settings=QUICK) as server:
+        connection = await asyncpg.connect(server.dsn)
+        assert await connection.fetchval("SELECT 1") == 1
+        await connection.close()
+        with psycopg.connect(server.dsn) as other:
+            assert other.execute("SELECT 1").fetchone() == (1,)
+        assert server.status().version
+    server.stop()
+
+
+def test_a_socket_is_never_in_a_path_with_a_comma_which_separates_hosts(directory: Path) -> None:
+    assert "," not in str(socket_directory(directory / "one,two"))
+
+
 def test_a_socket_directory_that_others_can_enter_is_refused(deep: Path) -> None:
     socket_directory(deep).mkdir()
     socket_directory(deep).chmod(0o755)
@@ -74,12 +93,10 @@ def test_a_socket_directory_that_others_can_enter_is_refused(deep: Path) -> None
         EmbeddedPostgres(deep, server_settings=QUICK).start()
 
 
-def test_a_data_directory_closed_to_the_servers_user_is_refused_and_left_as_it_is(
-    place: Path,
-) -> None:
+def test_a_data_directory_closed_to_the_servers_user_is_refused_and_left_as_it_is(directory: Path) -> None:
     closed = directory.parent / "closed"
     closed.mkdir(mode=0o700)
-    server = EmbeddedPostgres(closed / "server", server_settings={"fsync": "off"})
+    server = EmbeddedPostgres(closed / "server", server_settings=QUICK)
     if os.geteuid() == 0:
         with pytest.raises(StoreUnavailable, match=rf"cannot enter {closed}.*WHIPPLETREE_DATA_DIR"):
             server.start()

@@ -129,6 +129,7 @@ class EmbeddedPostgres:
 
     def stop(self, *, force: bool = False) -> bool:
         """Stop the server and wait for its end; False if it was not running. Refuses while others use it."""
+        was_running = ask(self._place.socket)[0] is not Answer.ABSENT
         self.close()
         if not force and (others := users_of(self._place)):
             pids = f": {', '.join(map(str, others))}" if any(others) else ""
@@ -137,17 +138,17 @@ class EmbeddedPostgres:
                 f"It stops when the last one leaves. To stop it all the same: whippletree db stop --force"
             )
         with self._explained():
-            return self._bring_down(force=force)
+            self._bring_down(force=force)
+        return was_running
 
-    def _bring_down(self, *, force: bool) -> bool:
-        was_running, began = False, time.monotonic()
+    def _bring_down(self, *, force: bool) -> None:
+        began = time.monotonic()
         try:
             self._place.keep.unlink(missing_ok=True)
             while True:
                 answer, supervised = ask(self._place.socket)[0], is_supervised(self._place)
-                was_running = was_running or answer is not Answer.ABSENT
                 if not supervised and answer is Answer.ABSENT:
-                    return was_running
+                    return
                 if not supervised:
                     os.close(spawn_supervisor(self._plan()))  # it adopts the server, and can then stop it
                 elif force and answer is Answer.READY:

@@ -31,7 +31,7 @@ def look(place: Place, dsn: str) -> Status:
         pid = pid_in(place.data / "postmaster.pid")
     try:
         # The server notes how it was started; what would be started now may be another installation.
-        program = (place.data / "postmaster.opts").read_text().split(" ", 1)[0]
+        program = (place.data / "postmaster.opts").read_text().split(' "', 1)[0]
         found = inspect_binaries(Path(program).parent)
     except OSError:
         found = None

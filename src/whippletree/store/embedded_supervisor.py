@@ -107,12 +107,14 @@ class Supervisor:
         """Launch or adopt until a server answers. Every state that a crash can leave behind leads here."""
         began, pause = time.monotonic(), TICK
         while not self.leaving:
-            if self.server is not None and self.server.poll() is not None:
+            ended = self.server.poll() if self.server is not None else None
+            if ended is not None:
                 self.server = None
                 words = last_lines(self.place.log, self.launched_at)
-                # Either passes by itself: a killed server's backends, or a server that is still leaving.
+                # Three things pass: that somebody ended it, that a killed server's backends are still there,
+                # and that the server before this one is still leaving.
                 passing = any("shared memory block" in line or "lock file" in line for line in words)
-                if not passing or time.monotonic() - began > PATIENCE:
+                if not (passing or ended <= 0) or time.monotonic() - began > PATIENCE:
                     raise Failure("\n".join(["The server ended while it was starting.", *words]))
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
@@ -188,6 +190,9 @@ class Supervisor:
 
 def _clear_leftovers(place: Place) -> None:
     """Remove pid files that name a stranger. Called while nothing answers.
+
+    This does not open a way for two servers: since version 12 PostgreSQL finds the shared memory of a server, or of
+    its last backends, by the data directory itself.
 
     PostgreSQL clears up after itself, but it believes a pid file whose number another process of the same
     user has by now: after a restart of the machine, or of a container, that is likely. It also believes in
