@@ -25,6 +25,9 @@ from whippletree.message.outcome import MessageCompletion, MessageFailure, Messa
 T0 = datetime(2040, 1, 1, tzinfo=UTC)
 """A fixed time, after the start of any server."""
 
+_BOTH = dict.fromkeys(Queue, 0)
+"""Every worker works both queues, even when it takes nothing now."""
+
 S = UUID("5eed0000-0000-4000-8000-000000000001")
 """A stream."""
 
@@ -135,7 +138,7 @@ class Worker(ABC):
             service_name=name, instance_id=new_instance_id(), host_name="test", process_id=1
         )
         self.settings = settings
-        self.rejected: list[tuple[MessageId | None, str]] = []
+        self.rejected: list[tuple[UUID | None, str]] = []
         self.duplicates: list[tuple[MessageId, str]] = []
         self.partitions: Sequence[int] = ()
 
@@ -145,7 +148,7 @@ class Worker(ABC):
 
     async def claims(self, *, as_of: datetime = T0, limit: int = 100, queue: Queue = Queue.OUTBOX) -> list[Message]:
         """Poll, and take what comes, in order."""
-        return await self._batch((), as_of, {queue: limit}, ())
+        return await self._batch((), as_of, {**_BOTH, queue: limit}, ())
 
     async def reports(self, *told: Told, as_of: datetime = T0, debug: bool = False) -> list[Message]:
         """Hand in outcomes without claiming. `rejected` says what was refused."""
@@ -153,8 +156,8 @@ class Worker(ABC):
         return await self._batch(told, as_of, {}, flags)
 
     async def polls(self, *, as_of: datetime = T0) -> None:
-        """Call without claiming: heartbeat, cleanup, partitions."""
-        await self._batch((), as_of, {}, ("skip_claim",))
+        """Poll without taking anything: heartbeat, cleanup, partitions."""
+        await self._batch((), as_of, _BOTH, ())
 
     @abstractmethod
     async def _batch(

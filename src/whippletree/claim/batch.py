@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from types import MappingProxyType
 
-from whippletree.message.envelope import ClaimedMessage, InboxMessage, OutboxMessage, Queue
+from whippletree.message.envelope import (
+    ClaimedMessage,
+    InboxMessage,
+    OutboxMessage,
+    PerspectiveWork,
+    Queue,
+    ReceptorWork,
+)
 from whippletree.message.ids import MessageId
 from whippletree.message.outcome import Outcome, Refusal, Rejection
 
@@ -30,7 +37,10 @@ class WorkReport:
     renewals: Sequence[MessageId] = ()
     new_outbox_messages: Sequence[OutboxMessage] = ()
     new_inbox_messages: Sequence[InboxMessage] = ()
-    limits: Mapping[Queue, int] = field(default_factory=lambda: MappingProxyType({Queue.OUTBOX: 100, Queue.INBOX: 100}))
+    limits: Mapping[Queue, int] | Mapping[str, int] = field(
+        default_factory=lambda: MappingProxyType({Queue.OUTBOX: 100, Queue.INBOX: 100})
+    )
+    """How much to take from each queue: outbox, inbox, `receptor/NAME`, `perspective/NAME`. 0 takes nothing now."""
     flags: WorkBatchFlags = WorkBatchFlags.NONE
     wait: bool = False
     """Be woken when work arrives, if there is none now."""
@@ -45,10 +55,17 @@ class WorkBatch:
 
     claimed_outbox_messages: Sequence[ClaimedMessage] = ()
     claimed_inbox_messages: Sequence[ClaimedMessage] = ()
+    claimed_receptor_work: Sequence[ReceptorWork] = ()
+    claimed_perspective_work: Sequence[PerspectiveWork] = ()
     assigned_partitions: Sequence[int] = ()
     rejected: Sequence[Rejection] = ()
     refused: Sequence[Refusal] = ()
 
     @property
     def empty(self) -> bool:
-        return not self.claimed_outbox_messages and not self.claimed_inbox_messages
+        return not (
+            self.claimed_outbox_messages
+            or self.claimed_inbox_messages
+            or self.claimed_receptor_work
+            or self.claimed_perspective_work
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +11,15 @@ import asyncpg
 import msgspec
 
 from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
-from whippletree.claim.held import LEASE_LOST, HeldWork, Run, StreamReports
+from whippletree.claim.held import LEASE_LOST, HeldWork, Run, StreamReports, Work
+from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
-from whippletree.message.envelope import ClaimedMessage, Queue
+from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
+from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
+from whippletree.message.ids import MessageId
 from whippletree.message.outcome import Refusal, Rejection
 from whippletree.store.database import translated
-from whippletree.store.new_messages import as_json
+from whippletree.store.new_messages import as_json, require_storable
 from whippletree.store.statements import call
 
 
@@ -53,27 +56,25 @@ class WorkCoordinator:
         self.session_locked = False
         self._connections = connections
         self._process_work = call(schema, "process_work", 39)
-        self._resume_claims = call(schema, "resume_claims", 3)
         self._leave = call(schema, "leave", 1)
         self._require_partition_count = call(schema, "require_partition_count", 1)
         self._partitions_version = -1
         self._partitions: Sequence[int] = ()
-        self._last_tokens = dict.fromkeys(Queue, 0)
-        self._answer_lost = False
+        self._last_tokens: dict[str, int] = {}
+        self._horizon = ReadyHorizon()
+        self._unanswered = UnansweredCalls(instance.instance_id, schema)
 
     async def process_work_batch(self, report: WorkReport, *, as_of: datetime | None = None) -> WorkBatch:
         """Hand in a report and get work back, atomically.
 
-        When the connection is lost nothing is half-done, but what was done is unknown: hand in the same report again.
-        What had been accepted is then rejected as no longer held, and a claim whose answer was lost comes again.
+        When the connection is lost, or the call is cancelled, nothing is half-done, but what was done is unknown: hand
+        in the same report again. What had been accepted counts as accepted, and a claim whose answer was lost comes
+        again, within the limits of the new report or those of the lost one. See `UnansweredCalls`.
         """
-        for outgoing in report.new_outbox_messages:
-            outgoing.check()
-        for received in report.new_inbox_messages:
-            received.check()
+        require_storable(report.new_outbox_messages)
+        require_storable(report.new_inbox_messages)
         reports = self.held.resolve(report.outcomes, report.renewals)
-        rows = await self._exchange(report, reports, as_of)
-        return self._settle(reports, rows)
+        return await self._exchange(report, reports, as_of)
 
     async def leave(self) -> None:
         """End this instance's membership. What it still holds is free for the others at once."""
@@ -81,39 +82,50 @@ class WorkCoordinator:
             await self._connections.execute(self._leave, self.instance.instance_id)
         self.held = HeldWork()
 
-    async def _exchange(
-        self, report: WorkReport, reports: StreamReports, as_of: datetime | None
-    ) -> list[asyncpg.Record]:
-        claim = {} if WorkBatchFlags.SKIP_CLAIM in report.flags else report.limits
-        resumed: list[asyncpg.Record] = []
+    async def _exchange(self, report: WorkReport, reports: StreamReports, as_of: datetime | None) -> WorkBatch:
+        claim: dict[str, int] = {}
+        if WorkBatchFlags.SKIP_CLAIM not in report.flags:
+            claim = {str(queue): limit for queue, limit in report.limits.items()}
         with translated():
-            if self._partitions_version == -1 and self.settings.partition_count is not None:
-                await self._connections.execute(self._require_partition_count, self.settings.partition_count)
-            if self._answer_lost:
-                for queue in claim:
-                    resumed += await self._connections.fetch(
-                        self._resume_claims, self.instance.instance_id, queue, self._last_tokens[queue]
-                    )
-            self._answer_lost = bool(claim)
-            rows = await self._connections.fetch(
-                self._process_work,
-                *self._identity(),
-                as_json(report.new_outbox_messages),
-                as_json(report.new_inbox_messages),
-                *_columns(_keys(run, through) for run, through in reports.completed.items()),
-                *_failures(reports),
-                *_columns(_keys(run, version) for run, version in reports.released.items()),
-                *_columns((_keys(run) for run in reports.renewed), 3),
-                [str(queue) for queue in claim],
-                list(claim.values()),
-                *self._terms(),
-                WorkBatchFlags.DEBUG_MODE in report.flags,
-                report.wait,
-                self._partitions_version,
-                as_of,
-            )
-            self._answer_lost = False
-        return resumed + rows
+            async with self._connections.acquire() as connection:
+                if self._partitions_version == -1 and self.settings.partition_count is not None:
+                    await connection.execute(self._require_partition_count, self.settings.partition_count)
+                # Asked before anything is handed in: if this connection is lost too, nothing has been taken in yet.
+                await self._unanswered.settle(connection)
+                stored = self._unanswered.stored()
+                resumed = await self._unanswered.claimed(connection, claim, self._last_tokens, as_of)
+                finished = await self._unanswered.completed(connection, reports)
+                for row in resumed:
+                    claim[row[1]] = max(0, claim[row[1]] - 1)
+                handed_in = _without(reports, finished)
+                # A time that the caller chose may lie before the horizon.
+                scan = self._horizon.begin([] if as_of else [queue for queue, limit in claim.items() if limit > 0])
+                arguments = self._arguments(report, handed_in, claim, scan.since)
+                with self._unanswered.sending(connection, report, reports, claim):
+                    rows = await connection.fetch(self._process_work, *arguments, as_of)
+                self._horizon.end(scan, rows)
+        self.held.settle(StreamReports(completed=finished), ())
+        return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored))
+
+    def _arguments(
+        self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], ready_since: datetime | None
+    ) -> tuple[Any, ...]:
+        return (
+            *self._identity(),
+            as_json(report.new_outbox_messages),
+            as_json(report.new_inbox_messages),
+            *_columns(_keys(run, through) for run, through in reports.completed.items()),
+            *_failures(reports),
+            *_columns(_keys(run, version) for run, version in reports.released.items()),
+            *_columns((_keys(run) for run in reports.renewed), 3),
+            [str(queue) for queue in claim],
+            list(claim.values()),
+            *self._terms(),
+            ready_since,
+            WorkBatchFlags.DEBUG_MODE in report.flags,
+            report.wait,
+            self._partitions_version,
+        )
 
     def _identity(self) -> tuple[Any, ...]:
         who = self.instance
@@ -129,38 +141,92 @@ class WorkCoordinator:
             s.run_limit,
             s.byte_limit,
             s.max_attempts,
-            None,
         )
 
     def _settle(self, reports: StreamReports, rows: list[asyncpg.Record]) -> WorkBatch:
         claimed: dict[str, list[ClaimedMessage]] = {Queue.OUTBOX: [], Queue.INBOX: []}
+        receptors: list[ReceptorWork] = []
+        perspectives: list[PerspectiveWork] = []
         refused: list[Refusal] = []
         lost: list[tuple[str, Run]] = []
         for row in rows:
             kind = row[0]
             if kind == "claimed":
-                claimed[row[1]].append(ClaimedMessage(row[1], *row[3:15]))
+                if (messages := claimed.get(row[1])) is not None:
+                    messages.append(ClaimedMessage(row[1], *row[3:15]))
+                elif row[1].startswith("receptor/"):
+                    receptors.append(_receptor_work(*row))
+                else:
+                    perspectives.append(_perspective_work(*row))
             elif kind == "rejected":
                 lost.append((row[15], _reported(reports, row[15])[row[2] - 1]))
             elif kind == "partitions":
                 self._partitions_version = row[4]
+                self._horizon.reset()
                 self._partitions = msgspec.json.decode(row[8], type=tuple[int, ...])
             elif kind != "stored":
                 refused.append(Refusal(row[5], kind, row[15]))
         for verb, run in lost:
             reports.rejected.extend(Rejection(message.message_id, verb, LEASE_LOST) for message in run.messages)
         self.held.settle(reports, [run for _, run in lost])
-        for queue, messages in claimed.items():
-            self.held.add(messages)
-            if messages:
-                self._last_tokens[Queue(queue)] = messages[-1].lease_token
+        work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
+        for pieces in work:
+            self.held.add(pieces)
+            for piece in pieces:
+                self._last_tokens[piece.queue] = piece.lease_token
         return WorkBatch(
             claimed_outbox_messages=claimed[Queue.OUTBOX],
             claimed_inbox_messages=claimed[Queue.INBOX],
+            claimed_receptor_work=receptors,
+            claimed_perspective_work=perspectives,
             assigned_partitions=self._partitions,
             rejected=reports.rejected,
             refused=refused,
         )
+
+
+def _receptor_work(*row: Any) -> ReceptorWork:
+    _, queue, _, *key, _, payload, metadata, correlation_id, causation_id, created_at, attempts, token, shape = row
+    stream_id, version, event_id, event_type = key
+    return ReceptorWork(
+        queue=queue,
+        stream_id=stream_id,
+        version=version,
+        event_id=event_id,
+        event_type=event_type,
+        payload=payload,
+        metadata=metadata,
+        correlation_id=correlation_id,
+        causation_id=causation_id,
+        created_at=created_at,
+        attempts=attempts,
+        lease_token=token,
+        shape=int(shape),
+    )
+
+
+def _perspective_work(*row: Any) -> PerspectiveWork:
+    _, queue, _, stream_id, checkpoint, last_event_id, *_, attempts, lease_token, through = row
+    return PerspectiveWork(queue, stream_id, checkpoint, last_event_id, int(through), attempts, lease_token)
+
+
+def _without(reports: StreamReports, finished: Mapping[Run, int]) -> StreamReports:
+    if not finished:
+        return reports
+    return replace(reports, completed={run: v for run, v in reports.completed.items() if run not in finished})
+
+
+def _not_claimed_again(resumed: list[asyncpg.Record], rows: list[asyncpg.Record]) -> list[asyncpg.Record]:
+    """What a lost claim brought, without the streams whose lease had run out and that this call claimed anew."""
+    anew = {(row[1], row[3]) for row in rows if row[0] == "claimed"} if resumed else set()
+    return [row for row in resumed if (row[1], row[3]) not in anew]
+
+
+def _news(rows: list[asyncpg.Record], stored: Collection[MessageId]) -> list[asyncpg.Record]:
+    """The answer without the refusals of what a lost call had already stored."""
+    if not stored:
+        return rows
+    return [row for row in rows if not (row[0] == "refused" and row[5] in stored and row[15] == ALREADY_WAITING)]
 
 
 def _reported(reports: StreamReports, verb: str) -> list[Run]:

@@ -1,30 +1,43 @@
-"""What an instance has in hand, and how reports on single messages become reports on streams.
+"""What an instance has in hand, and how reports on single pieces of work become reports on streams.
 
 The database takes the report on a stream as a whole: finished up to a version, failed at the next, the rest given
-back. Here is the one place that knows which lease a message id belongs to.
+back. Here is the one place that knows which lease a piece of work belongs to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from uuid import UUID
 
-from whippletree.message.envelope import ClaimedMessage
+from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId, StreamId
-from whippletree.message.outcome import MessageCompletion, MessageFailure, Outcome, Rejection
+from whippletree.message.outcome import (
+    Completion,
+    Failure,
+    MessageRelease,
+    Outcome,
+    PerspectiveCheckpointCompletion,
+    PerspectiveCheckpointFailure,
+    ReceptorProcessingCompletion,
+    ReceptorProcessingFailure,
+    Rejection,
+)
 
 LEASE_LOST = "lease lost"
 OUT_OF_ORDER = "out of order: an earlier message of its stream is not finished"
 
+Work = ClaimedMessage | ReceptorWork | PerspectiveWork
+
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The messages of one stream under one lease, in order; those at the front leave first."""
+    """The work of one stream under one lease, in order; what is at the front leaves first."""
 
     queue: str
     stream_id: StreamId
     lease_token: int
-    messages: list[ClaimedMessage]
+    messages: list[Work]
 
 
 @dataclass(slots=True)
@@ -32,51 +45,59 @@ class StreamReports:
     """Reports ready for the database, at most one per run and verb."""
 
     completed: dict[Run, int] = field(default_factory=dict)
-    failed: dict[Run, tuple[int, MessageFailure]] = field(default_factory=dict)
+    failed: dict[Run, tuple[int, Failure]] = field(default_factory=dict)
     released: dict[Run, int] = field(default_factory=dict)
     renewed: dict[Run, None] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
 
 
 class HeldWork:
-    """The runs in hand, found by message id."""
+    """The runs in hand, found by queue and id: an id may wait in the outbox and in the inbox at once."""
 
     def __init__(self) -> None:
-        self._runs: dict[MessageId, Run] = {}
+        self._runs: dict[tuple[str, UUID], Run] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def add(self, messages: Iterable[ClaimedMessage]) -> None:
-        """Take in claimed messages; those of one stream come together and in order."""
+    def add(self, messages: Iterable[Work]) -> None:
+        """Take in claimed work; that of one stream comes together and in order."""
         run: Run | None = None
         for message in messages:
             if run is None or run.stream_id != message.stream_id or run.lease_token != message.lease_token:
                 run = Run(message.queue, message.stream_id, message.lease_token, [])
+            key = (message.queue, message.message_id)
+            earlier = self._runs.get(key)
+            if earlier is not None and earlier is not run:
+                # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
+                self._drop(earlier, earlier.messages)
             run.messages.append(message)
-            self._runs[message.message_id] = run
+            self._runs[key] = run
 
     def resolve(self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId]) -> StreamReports:
         """Turn reports on messages into reports on streams. Changes nothing here: `settle` does, once accepted."""
         reports = StreamReports()
-        finished: dict[Run, set[MessageId]] = {}
+        finished: dict[Run, set[UUID]] = {}
         for outcome in outcomes:
-            run = self._runs.get(outcome.message_id)
+            id_ = outcome.message_id
+            run = self._find(outcome)
             if run is None:
-                reports.rejected.append(Rejection(outcome.message_id, _verb(outcome), LEASE_LOST))
-            elif isinstance(outcome, MessageCompletion):
-                finished.setdefault(run, set()).add(outcome.message_id)
-            elif isinstance(outcome, MessageFailure):
-                reports.failed[run] = (_version(run, outcome.message_id), outcome)
+                reports.rejected.append(Rejection(id_, _verb(outcome), LEASE_LOST))
+            elif isinstance(outcome, PerspectiveCheckpointCompletion):
+                _move_checkpoint(run, outcome, reports)
+            elif isinstance(outcome, Completion):
+                finished.setdefault(run, set()).add(id_)
+            elif isinstance(outcome, Failure):
+                _keep_first_failure(run, id_, outcome, reports)
             else:
-                version = _version(run, outcome.message_id)
+                version = _version(run, id_)
                 reports.released[run] = min(version, reports.released.get(run, version))
         for run, ids in finished.items():
             _complete(run, ids, reports)
         for run in list(reports.failed):
             _fail(run, reports)
         for message_id in renewals:
-            if (run := self._runs.get(message_id)) is not None:
+            if (run := self._of_message(message_id)) is not None:
                 reports.renewed[run] = None
             else:
                 reports.rejected.append(Rejection(message_id, "renew", LEASE_LOST))
@@ -93,38 +114,72 @@ class HeldWork:
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
 
-    def _drop(self, run: Run, gone: list[ClaimedMessage]) -> None:
+    def _find(self, outcome: Outcome) -> Run | None:
+        if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):
+            return self._runs.get((f"perspective/{outcome.perspective_name}", outcome.stream_id))
+        if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
+            return self._runs.get((f"receptor/{outcome.receptor_name}", outcome.event_id))
+        return self._of_message(outcome.message_id, outcome.queue)
+
+    def _of_message(self, message_id: MessageId, queue: Queue | None = None) -> Run | None:
+        if queue is not None:
+            return self._runs.get((queue, message_id))
+        return self._runs.get((Queue.OUTBOX, message_id)) or self._runs.get((Queue.INBOX, message_id))
+
+    def _drop(self, run: Run, gone: list[Work]) -> None:
         for message in gone:
-            if self._runs.get(message.message_id) is run:
-                del self._runs[message.message_id]
+            key = (message.queue, message.message_id)
+            if self._runs.get(key) is run:
+                del self._runs[key]
         run.messages = run.messages[len(gone) :] if gone[:1] == run.messages[:1] else run.messages[: -len(gone)]
 
 
-def _complete(run: Run, ids: set[MessageId], reports: StreamReports) -> None:
+def _complete(run: Run, ids: set[UUID], reports: StreamReports) -> None:
     """Only an unbroken row of messages from the front can be finished."""
     for message in run.messages:
         if message.message_id not in ids:
             break
         ids.discard(message.message_id)
         reports.completed[run] = message.version
-    reports.rejected.extend(Rejection(message_id, "complete", OUT_OF_ORDER) for message_id in ids)
+    reports.rejected.extend(Rejection(id_, "complete", OUT_OF_ORDER) for id_ in ids)
+
+
+def _move_checkpoint(run: Run, completion: PerspectiveCheckpointCompletion, reports: StreamReports) -> None:
+    (work,) = run.messages
+    if isinstance(work, PerspectiveWork) and work.checkpoint < completion.version <= work.version:
+        reports.completed[run] = max(completion.version, reports.completed.get(run, 0))
+    else:
+        reports.rejected.append(Rejection(completion.stream_id, "complete", OUT_OF_ORDER))
+
+
+def _keep_first_failure(run: Run, id_: UUID, failure: Failure, reports: StreamReports) -> None:
+    """A run ends at its first failure; a later one was not to be tried."""
+    both = [(_version(run, id_), failure)]
+    if run in reports.failed:
+        both.append(reports.failed[run])
+    reports.failed[run], *late = sorted(both, key=lambda failed: failed[0])
+    reports.rejected.extend(Rejection(failed.message_id, "fail", OUT_OF_ORDER) for _, failed in late)
 
 
 def _fail(run: Run, reports: StreamReports) -> None:
     version, failure = reports.failed[run]
-    if version != reports.completed.get(run, run.messages[0].version - 1) + 1:
+    done = reports.completed.get(run, 0)
+    if isinstance(work := run.messages[0], PerspectiveWork):
+        # A perspective fails on the event after its checkpoint.
+        reports.failed[run] = (max(done, work.checkpoint) + 1, failure)
+    elif version != next((message.version for message in run.messages if message.version > done), None):
         del reports.failed[run]
         reports.rejected.append(Rejection(failure.message_id, "fail", OUT_OF_ORDER))
-    else:
-        # A failure gives back the rest of its run by itself.
-        reports.released.pop(run, None)
+        return
+    # A failure gives back the rest of its run by itself.
+    reports.released.pop(run, None)
 
 
-def _version(run: Run, message_id: MessageId) -> int:
-    return next(message.version for message in run.messages if message.message_id == message_id)
+def _version(run: Run, id_: UUID) -> int:
+    return next(message.version for message in run.messages if message.message_id == id_)
 
 
 def _verb(outcome: Outcome) -> str:
-    if isinstance(outcome, MessageCompletion):
-        return "complete"
-    return "fail" if isinstance(outcome, MessageFailure) else "release"
+    if isinstance(outcome, MessageRelease):
+        return "release"
+    return "complete" if isinstance(outcome, Completion) else "fail"

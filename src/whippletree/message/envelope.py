@@ -10,10 +10,11 @@ from uuid import UUID
 import msgspec
 
 from whippletree.errors import InvalidMessage
-from whippletree.message.codec import check_json
-from whippletree.message.ids import MessageId, StreamId, new_message_id
+from whippletree.message.codec import MAX_PAYLOAD_BYTES, check_json, text_fault
+from whippletree.message.ids import EventId, MessageId, StreamId, new_message_id
 
 _TYPE = re.compile(r"[A-Za-z0-9_.+/:-]{1,200}")
+_ZEROS = str(UUID(int=0))
 
 
 class Queue(StrEnum):
@@ -36,9 +37,9 @@ class OutboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     causation_id: UUID | None = None
     scheduled_for: datetime | None = None
 
-    def check(self) -> None:
+    def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        _check_envelope(self)
+        _check_envelope(self, max_payload_bytes)
 
 
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +59,9 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     def topic(self) -> str:
         return self.source_topic
 
-    def check(self) -> None:
+    def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        _check_envelope(self)
+        _check_envelope(self, max_payload_bytes)
 
 
 class ClaimedMessage(msgspec.Struct, frozen=True):
@@ -86,21 +87,85 @@ class ClaimedMessage(msgspec.Struct, frozen=True):
         return self.stream_id != self.message_id
 
 
-def _check_envelope(message: OutboxMessage | InboxMessage) -> None:
+class ReceptorWork(msgspec.Struct, frozen=True):
+    """A stored event that a receptor has before it, under a lease."""
+
+    queue: str
+    stream_id: StreamId
+    version: int
+    event_id: EventId
+    event_type: str
+    payload: str
+    metadata: str | None
+    correlation_id: UUID | None
+    causation_id: UUID | None
+    created_at: datetime
+    attempts: int
+    lease_token: int
+    shape: int
+
+    @property
+    def message_id(self) -> UUID:
+        return self.event_id
+
+    @property
+    def receptor_name(self) -> str:
+        return self.queue.removeprefix("receptor/")
+
+
+class PerspectiveWork(msgspec.Struct, frozen=True):
+    """A stream whose events a perspective has before it, after its checkpoint and up to `version`, under a lease."""
+
+    queue: str
+    stream_id: StreamId
+    checkpoint: int
+    last_processed_event_id: EventId | None
+    version: int
+    attempts: int
+    lease_token: int
+
+    @property
+    def message_id(self) -> UUID:
+        return self.stream_id
+
+    @property
+    def perspective_name(self) -> str:
+        return self.queue.removeprefix("perspective/")
+
+
+def check_type(name: str, value: str) -> None:
+    """Raise `InvalidMessage` unless the value can be the type of a message or an event."""
+    if not isinstance(value, str) or not _TYPE.fullmatch(value):
+        raise InvalidMessage(f"{name} {value!r:.220} must be 1 to 200 letters, digits, or any of _ . + / : -")
+
+
+def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
+    if not isinstance(message.message_id, UUID):
+        raise InvalidMessage(f"message_id is a {type(message.message_id).__name__}, not a UUID")
     if message.message_id.int == 0:
         raise InvalidMessage("message_id is all zeros; give every message an id of its own")
-    if message.stream == "":
-        raise InvalidMessage("stream is empty; leave it out for a message without order")
-    if isinstance(message.stream, UUID) and message.stream.int == 0:
-        raise InvalidMessage("stream is all zeros; leave it out for a message without order")
-    if isinstance(message.stream, str) and "\x00" in message.stream:
-        raise InvalidMessage("stream contains the character NUL")
-    if not _TYPE.fullmatch(message.message_type):
-        raise InvalidMessage(
-            f"message_type {message.message_type!r} must be 1 to 200 letters, digits, or any of _ . + / : -"
-        )
-    if message.scheduled_for is not None and message.scheduled_for.tzinfo is None:
+    _check_stream(message.stream)
+    check_type("message_type", message.message_type)
+    if fault := text_fault(message.topic):
+        raise InvalidMessage(f"topic {fault}")
+    if message.scheduled_for is not None and message.scheduled_for.utcoffset() is None:
         raise InvalidMessage("scheduled_for has no time zone; use datetime.now(timezone.utc) and the like")
-    check_json(message.payload)
+    check_json(message.payload, max_bytes=max_payload_bytes)
     if message.headers is not None:
-        check_json(message.headers)
+        check_json(message.headers, max_bytes=max_payload_bytes, name="headers")
+
+
+def _check_stream(stream: UUID | str | None) -> None:
+    if stream is None:
+        return
+    if isinstance(stream, UUID):
+        if stream.int == 0:
+            raise InvalidMessage("stream is all zeros; leave it out for a message without order")
+    elif not isinstance(stream, str):
+        raise InvalidMessage(f"stream is of type {type(stream).__name__}; give a UUID or a text")
+    elif not stream:
+        raise InvalidMessage("stream is empty; leave it out for a message without order")
+    elif stream == _ZEROS:
+        raise InvalidMessage("stream is all zeros; leave it out for a message without order")
+    elif fault := text_fault(stream):
+        raise InvalidMessage(f"stream {fault}")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from enum import IntFlag, StrEnum
+from uuid import UUID
 
 import msgspec
 
-from whippletree.message.ids import MessageId
+from whippletree.errors import InvalidSetting
+from whippletree.message.envelope import Queue
+from whippletree.message.ids import EventId, MessageId, StreamId
+
+_LONGEST_RETRY = 999_999_999
 
 
 class MessageProcessingStatus(IntFlag):
@@ -16,6 +21,25 @@ class MessageProcessingStatus(IntFlag):
     PUBLISHED = 2
     COMPLETED = 4
     FAILED = 8
+
+
+class ReceptorProcessingStatus(StrEnum):
+    """How a receptor stands to an event. Mirrored by the view wh_receptor_processing."""
+
+    PENDING = "Pending"
+    PROCESSING = "Processing"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    SKIPPED = "Skipped"
+
+
+class PerspectiveProcessingStatus(StrEnum):
+    """How a perspective stands to a stream. Mirrored by the view wh_perspective_checkpoints."""
+
+    PENDING = "Pending"
+    PROCESSING = "Processing"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
 
 
 class Verdict(StrEnum):
@@ -34,6 +58,8 @@ class MessageCompletion(msgspec.Struct, frozen=True):
 
     message_id: MessageId
     status: MessageProcessingStatus = MessageProcessingStatus.COMPLETED
+    queue: Queue | None = None
+    """Needed only when the same id is in hand from both queues."""
 
 
 class MessageFailure(msgspec.Struct, frozen=True):
@@ -45,21 +71,89 @@ class MessageFailure(msgspec.Struct, frozen=True):
     stack_trace: str | None = None
     retry_seconds: float | None = None
     verdict: Verdict = Verdict.RETRY
+    queue: Queue | None = None
+
+    def __post_init__(self) -> None:
+        _require_time(self.retry_seconds)
 
 
 class MessageRelease(msgspec.Struct, frozen=True):
     """The message, and what follows it in its run, goes back untried."""
 
     message_id: MessageId
+    queue: Queue | None = None
 
 
-Outcome = MessageCompletion | MessageFailure | MessageRelease
+class ReceptorProcessingCompletion(msgspec.Struct, frozen=True):
+    """A receptor has handled an event."""
+
+    event_id: EventId
+    receptor_name: str
+    status: ReceptorProcessingStatus = ReceptorProcessingStatus.COMPLETED
+
+    @property
+    def message_id(self) -> UUID:
+        return self.event_id
+
+
+class ReceptorProcessingFailure(msgspec.Struct, frozen=True):
+    """A receptor failed on an event; what follows in that stream waits for this receptor, and for no other."""
+
+    event_id: EventId
+    receptor_name: str
+    error: str
+    status: ReceptorProcessingStatus = ReceptorProcessingStatus.FAILED
+    retry_seconds: float | None = None
+    verdict: Verdict = Verdict.RETRY
+
+    def __post_init__(self) -> None:
+        _require_time(self.retry_seconds)
+
+    @property
+    def message_id(self) -> UUID:
+        return self.event_id
+
+
+class PerspectiveCheckpointCompletion(msgspec.Struct, frozen=True):
+    """A perspective has applied a stream's events up to a version."""
+
+    stream_id: StreamId
+    perspective_name: str
+    version: int
+    status: PerspectiveProcessingStatus = PerspectiveProcessingStatus.COMPLETED
+
+    @property
+    def message_id(self) -> UUID:
+        return self.stream_id
+
+
+class PerspectiveCheckpointFailure(msgspec.Struct, frozen=True):
+    """A perspective failed on the next event of a stream; only this stream of this perspective waits."""
+
+    stream_id: StreamId
+    perspective_name: str
+    error: str
+    status: PerspectiveProcessingStatus = PerspectiveProcessingStatus.FAILED
+    retry_seconds: float | None = None
+    verdict: Verdict = Verdict.RETRY
+
+    def __post_init__(self) -> None:
+        _require_time(self.retry_seconds)
+
+    @property
+    def message_id(self) -> UUID:
+        return self.stream_id
+
+
+Completion = MessageCompletion | ReceptorProcessingCompletion | PerspectiveCheckpointCompletion
+Failure = MessageFailure | ReceptorProcessingFailure | PerspectiveCheckpointFailure
+Outcome = Completion | Failure | MessageRelease
 
 
 class Rejection(msgspec.Struct, frozen=True):
     """A report that changed nothing, because the lease was no longer the reporter's."""
 
-    message_id: MessageId
+    message_id: UUID
     verb: str
     reason: str
 
@@ -70,3 +164,9 @@ class Refusal(msgspec.Struct, frozen=True):
     message_id: MessageId | None
     outcome: str
     reason: str | None
+
+
+def _require_time(retry_seconds: float | None) -> None:
+    # The database would refuse the whole batch for a time that is none.
+    if retry_seconds is not None and not abs(retry_seconds) <= _LONGEST_RETRY:
+        raise InvalidSetting(f"retry_seconds is {retry_seconds}, which is no time to wait")

@@ -16,6 +16,7 @@ from whippletree.errors import (
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
+    WrongVersion,
 )
 from whippletree.settings import Dsn, Settings
 from whippletree.store.embedded import EmbeddedPostgres
@@ -27,6 +28,7 @@ _OURS: dict[str, type[Error]] = {
     "WH002": InvalidSetting,
     "WH003": InvalidSetting,
     "WH004": InvalidMessage,
+    "WH005": WrongVersion,
 }
 """The conditions that our own SQL functions raise."""
 

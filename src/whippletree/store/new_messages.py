@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from whippletree.errors import InvalidMessage
+from whippletree.message.codec import MAX_PAYLOAD_BYTES
 from whippletree.message.envelope import InboxMessage, OutboxMessage
+from whippletree.message.ids import StreamId
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def require_storable(
+    messages: Sequence[OutboxMessage | InboxMessage], max_payload_bytes: int = MAX_PAYLOAD_BYTES
+) -> None:
+    """Raise `InvalidMessage` for the first message that cannot be stored, with its place, from 1, and its id."""
+    for place, message in enumerate(messages, 1):
+        try:
+            message.check(max_payload_bytes=max_payload_bytes)
+        except InvalidMessage as fault:
+            raise InvalidMessage(f"message {place} ({message.message_id}) cannot be stored: {fault}") from None
+
+
+def require_distinct(messages: Sequence[OutboxMessage]) -> None:
+    """Raise `InvalidMessage` when two messages have one id."""
+    if len({message.message_id for message in messages}) == len(messages):
+        return
+    message_id, _ = Counter(message.message_id for message in messages).most_common(1)[0]
+    places = [place for place, message in enumerate(messages, 1) if message.message_id == message_id]
+    raise InvalidMessage(
+        f"messages {' and '.join(map(str, places))} have the same id, {message_id}; give every message an id of its own"
+    )
 
 
 def as_json(messages: Sequence[OutboxMessage | InboxMessage]) -> str:
@@ -16,11 +46,35 @@ def as_json(messages: Sequence[OutboxMessage | InboxMessage]) -> str:
     return msgspec.json.encode([_element(message) for message in messages]).decode() if messages else "[]"
 
 
+def as_arrays(messages: Sequence[OutboxMessage | InboxMessage]) -> list[list[Any]]:
+    """One array per column, in the order of the parameters of store_outbox and store_inbox."""
+    streams = [message.stream for message in messages]
+    return [
+        [stream_id_of(stream) if isinstance(stream, str) else stream for stream in streams],
+        [stream if isinstance(stream, str) else None for stream in streams],
+        [message.message_id for message in messages],
+        [message.message_type for message in messages],
+        [message.topic for message in messages],
+        [message.payload for message in messages],
+        [message.headers for message in messages],
+        [message.correlation_id for message in messages],
+        [message.causation_id for message in messages],
+        [message.scheduled_for for message in messages],
+    ]
+
+
+def stream_id_of(key: str) -> StreamId:
+    """The id of the stream that a text key names, as the SQL function of the same name computes it."""
+    if _UUID.fullmatch(key):
+        return StreamId(UUID(key))
+    return StreamId(UUID(hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()))
+
+
 def _element(message: OutboxMessage | InboxMessage) -> dict[str, Any]:
     element = {
         "message_id": message.message_id,
         "message_type": message.message_type,
-        "payload": message.payload,
+        "payload": str(message.payload),
         "topic": message.topic,
         "headers": None if message.headers is None else msgspec.Raw(message.headers.encode()),
         "correlation_id": message.correlation_id,

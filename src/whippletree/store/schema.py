@@ -35,6 +35,12 @@ TABLES = (
     "wh_message_deduplication",
     "wh_finished_messages",
     "wh_dead_letters",
+    "wh_event_store",
+    "wh_event_types",
+    "wh_perspective_mappings",
+    "wh_receptor_mappings",
+    "wh_checkpoints",
+    "wh_receptor_log",
 )
 """Every table's file, in the order of creation."""
 

@@ -1,5 +1,6 @@
 -- Makes sure that every stream stored into has its workers' row, and keeps that row until this transaction ends.
 -- KEY SHARE lets claims and completions go on; only the removal of a drained stream waits for us, or we for it.
+-- Only what is not there is inserted: an INSERT would wait for whoever is just moving the row, even to do nothing.
 -- A row removed between the insert and the lock is inserted again. A new row starts just before the first version
 -- stored, so that no claim walks over the dead rows of finished messages.
 CREATE OR REPLACE FUNCTION activate_streams(
@@ -17,7 +18,10 @@ BEGIN
   LOOP
     INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
     SELECT p_queue, a.stream_id, partition_of(a.stream_id, v_partition_count), a.ready_at, a.head_version, p_as_of
-    FROM unnest(p_stream_ids, p_head_versions, p_ready_at) AS a(stream_id, head_version, ready_at)
+    -- The queue goes with each stream, so that no planner can read all of it: see lease_streams.
+    FROM unnest(array_fill(p_queue, ARRAY[cardinality(p_stream_ids)]), p_stream_ids, p_head_versions, p_ready_at)
+      AS a(queue, stream_id, head_version, ready_at)
+    WHERE NOT EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = a.queue AND s.stream_id = a.stream_id)
     ORDER BY a.stream_id
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_present = ROW_COUNT;

@@ -1,5 +1,6 @@
 -- Leases ready streams to the instance and returns their next messages. What is leased is what is returned.
--- p_ready_since spares the scan the dead index entries of what is long done; it may hide older ready streams.
+-- p_ready_since spares the scan the dead index entries of what is long done; it may hide older ready streams. For the
+-- next one, detail says since when the oldest of them had been ready, in seconds since 1970.
 CREATE OR REPLACE FUNCTION claim_messages(
   p_instance_id uuid, p_queue text, p_limit integer, p_lease_seconds double precision, p_run_limit integer,
   p_byte_limit bigint, p_max_attempts integer, p_ready_since timestamptz, p_as_of timestamptz)
@@ -17,6 +18,7 @@ DECLARE
   v_through bigint[];
   v_attempts integer[];
   v_barren uuid[];
+  v_oldest text;
 BEGIN
   -- One claim of an instance at a time: resume_claims then knows that it sees the last one.
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
@@ -24,9 +26,9 @@ BEGIN
     array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL)
-  INTO v_stream_ids, v_heads, v_through, v_attempts, v_barren
-  FROM pick_streams(p_instance_id, p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts, p_ready_since,
+    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), extract(epoch FROM min(s.ready_at))::text
+  INTO v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_oldest
+  FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts, p_ready_since,
     p_as_of) s;
   IF v_barren IS NOT NULL THEN
     PERFORM settle_barren_streams(p_queue, v_barren, p_max_attempts, p_as_of);
@@ -36,19 +38,16 @@ BEGIN
   END IF;
 
   v_token := nextval('wh_lease_tokens');
-  UPDATE wh_active_streams s
-  SET instance_id = p_instance_id, lease_token = v_token, leased_through = r.through, lease_expiry = v_expiry,
-    ready_at = v_expiry, attempts = r.attempts, moved_at = p_as_of
-  FROM unnest(v_stream_ids, v_through, v_attempts) AS r(stream_id, through, attempts)
-  WHERE s.queue = p_queue AND s.stream_id = r.stream_id;
-
+  PERFORM lease_streams(p_instance_id, p_queue, v_stream_ids, v_through, v_attempts, v_token, v_expiry, p_as_of);
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
-    m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token, NULL::text
-  FROM unnest(v_stream_ids, v_heads, v_through, v_attempts) WITH ORDINALITY
-    AS r(stream_id, head_version, through, attempts, place)
+    m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token, v_oldest
+  -- The queue goes with each stream: as a constant it would let a planner that believes the table to be small read all
+  -- of the queue and look up each of its rows among ours.
+  FROM unnest(array_fill(p_queue, ARRAY[cardinality(v_stream_ids)]), v_stream_ids, v_heads, v_through, v_attempts)
+    WITH ORDINALITY AS r(queue, stream_id, head_version, through, attempts, place)
   JOIN wh_messages m
-    ON m.queue = p_queue AND m.stream_id = r.stream_id AND m.version > r.head_version AND m.version <= r.through
+    ON m.queue = r.queue AND m.stream_id = r.stream_id AND m.version > r.head_version AND m.version <= r.through
   ORDER BY r.place, m.version;
 END;
 $$;

@@ -1,10 +1,10 @@
--- Finishes the messages of leased streams up to a version: deletes them (or keeps them, for debugging) and moves the
--- head. A stream with more work is ready at once, behind those that waited; a drained one is removed, unless somebody
--- is storing into it. Each stream is named once. Returns the places of the reports that were refused, because the
--- lease is not the reporter's.
+-- Finishes the work of leased streams up to a version, and moves the head. A finished message is deleted (or kept, for
+-- debugging); a perspective's checkpoint and a receptor's log are written. A stream with more work is ready at once,
+-- behind those that waited; a drained one is removed, unless somebody is storing into it. Each stream is named once.
+-- Returns the places of the reports that were refused, because the lease is not the reporter's.
 CREATE OR REPLACE FUNCTION complete_messages(
   p_instance_id uuid, p_queues text[], p_stream_ids uuid[], p_lease_tokens bigint[], p_through bigint[],
-  p_keep boolean, p_as_of timestamptz)
+  p_keep boolean DEFAULT false, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS integer[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -23,16 +23,7 @@ BEGIN
   END IF;
   SELECT array_agg(h.place), array_agg(h.queue), array_agg(h.stream_id), array_agg(h.head_version), array_agg(h.through)
   INTO v_places, v_queues, v_stream_ids, v_heads, v_through
-  FROM (
-    SELECT r.place, s.queue, s.stream_id, s.head_version, r.through
-    FROM unnest(p_queues, p_stream_ids, p_lease_tokens, p_through) WITH ORDINALITY
-      AS r(queue, stream_id, lease_token, through, place)
-    JOIN wh_active_streams s ON s.queue = r.queue AND s.stream_id = r.stream_id
-    WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token
-      AND r.through > s.head_version AND r.through <= s.leased_through
-    ORDER BY s.queue, s.stream_id
-    FOR NO KEY UPDATE OF s
-  ) h;
+  FROM hold_streams(p_instance_id, p_queues, p_stream_ids, p_lease_tokens, p_through) h;
   IF v_places IS NULL THEN
     RETURN ARRAY(SELECT generate_subscripts(p_stream_ids, 1));
   END IF;
@@ -43,20 +34,12 @@ BEGIN
   DELETE FROM wh_messages m
   USING unnest(v_queues, v_stream_ids, v_heads, v_through) AS h(queue, stream_id, head_version, through)
   WHERE m.queue = h.queue AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
+  IF NOT v_queues <@ ARRAY['outbox', 'inbox'] THEN
+    PERFORM save_checkpoints(v_queues, v_stream_ids, v_through, p_as_of);
+    PERFORM log_receptors(v_queues, v_stream_ids, v_heads, v_through, p_instance_id, p_as_of);
+  END IF;
   PERFORM remove_drained_streams(v_queues, v_stream_ids, v_through);
-
-  UPDATE wh_active_streams s
-  SET head_version = h.through, error = NULL, moved_at = p_as_of,
-    -- The rest of a run stays leased, and its next message is being tried.
-    attempts = CASE WHEN h.through < s.leased_through THEN 1 ELSE 0 END,
-    ready_at = CASE WHEN h.through < s.leased_through THEN s.ready_at ELSE p_as_of END,
-    instance_id = CASE WHEN h.through < s.leased_through THEN s.instance_id END,
-    lease_expiry = CASE WHEN h.through < s.leased_through THEN s.lease_expiry END,
-    lease_token = CASE WHEN h.through < s.leased_through THEN s.lease_token END,
-    leased_through = CASE WHEN h.through < s.leased_through THEN s.leased_through END
-  FROM unnest(v_queues, v_stream_ids, v_through) AS h(queue, stream_id, through)
-  WHERE s.queue = h.queue AND s.stream_id = h.stream_id;
-
+  PERFORM move_heads(v_queues, v_stream_ids, v_through, p_as_of);
   IF cardinality(v_places) = cardinality(p_stream_ids) THEN
     RETURN '{}';
   END IF;

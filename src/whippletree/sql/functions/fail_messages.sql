@@ -24,7 +24,8 @@ BEGIN
     FROM unnest(p_queues, p_stream_ids, p_lease_tokens, p_versions) WITH ORDINALITY
       AS r(queue, stream_id, lease_token, version, place)
     JOIN wh_active_streams s ON s.queue = r.queue AND s.stream_id = r.stream_id
-    WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token AND r.version = s.head_version + 1
+    WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token AND r.version = CASE WHEN s.queue LIKE 'receptor/%' THEN work_through(s.queue, s.stream_id, s.head_version, 1)
+        ELSE s.head_version + 1 END
     ORDER BY s.queue, s.stream_id
     FOR NO KEY UPDATE OF s
   ) h;

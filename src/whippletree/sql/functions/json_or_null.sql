@@ -4,8 +4,9 @@ RETURNS json
 LANGUAGE plpgsql IMMUTABLE STRICT
 AS $$
 BEGIN
-  RETURN CASE jsonb_typeof(p_value) WHEN 'string' THEN p_value #>> '{}' ELSE p_value::text END;
-EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+  -- The cast stands here, because what RETURN converts by itself is converted outside this block.
+  RETURN (CASE jsonb_typeof(p_value) WHEN 'string' THEN p_value #>> '{}' ELSE p_value::text END)::json;
+EXCEPTION WHEN invalid_text_representation OR untranslatable_character OR statement_too_complex THEN
   RETURN NULL;
 END;
 $$;

@@ -4,6 +4,8 @@ RETURNS void
 LANGUAGE sql
 SET search_path FROM CURRENT
 AS $$
+  -- Before its row: whoever is settling partitions wants both.
+  SELECT pg_advisory_xact_lock(lock_key('membership'));
   DELETE FROM wh_service_instances WHERE instance_id = p_instance_id;
   SELECT free_instances(ARRAY[p_instance_id], p_as_of);
 $$;

@@ -10,8 +10,8 @@ AS $$
     SELECT m.stream_id, m.stream_key, m.ordinal
     FROM unnest(p_stream_ids, p_stream_keys) WITH ORDINALITY AS m(stream_id, stream_key, ordinal)
   ), numbered AS (
-    INSERT INTO wh_streams AS w (stream_id, stream_key, outbox_version, inbox_version)
-    SELECT m.stream_id, max(m.stream_key),
+    INSERT INTO wh_streams AS w (stream_id, stream_key, event_version, outbox_version, inbox_version)
+    SELECT m.stream_id, max(m.stream_key), count(*) FILTER (WHERE p_queue = 'events'),
       count(*) FILTER (WHERE p_queue = 'outbox'), count(*) FILTER (WHERE p_queue = 'inbox')
     FROM message m
     WHERE m.stream_id IS NOT NULL
@@ -19,9 +19,11 @@ AS $$
     ORDER BY m.stream_id
     ON CONFLICT (stream_id) DO UPDATE
     SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key),
+        event_version = w.event_version + EXCLUDED.event_version,
         outbox_version = w.outbox_version + EXCLUDED.outbox_version,
         inbox_version = w.inbox_version + EXCLUDED.inbox_version
-    RETURNING w.stream_id, CASE p_queue WHEN 'outbox' THEN w.outbox_version ELSE w.inbox_version END AS last_version
+    RETURNING w.stream_id, CASE p_queue WHEN 'outbox' THEN w.outbox_version WHEN 'inbox' THEN w.inbox_version ELSE w.event_version END
+        AS last_version
   )
   SELECT array_agg(COALESCE(n.last_version - placed.behind, 1) ORDER BY placed.ordinal)
   FROM (

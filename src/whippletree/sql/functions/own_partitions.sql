@@ -1,6 +1,6 @@
 -- Settles which partitions the instance owns. It hands those that are another's share over to that instance, once it
--- holds no lease there, and takes those of its own share that nobody alive owns; it robs nobody. Runs only when
--- membership changed since it last settled, one instance at a time, so that an idle poll writes nothing.
+-- holds no lease there, and takes those of its own share that nobody alive owns; it robs nobody. Runs only while
+-- membership is not the one for which it has settled, one instance at a time, so that an idle poll writes nothing.
 CREATE OR REPLACE FUNCTION own_partitions(p_instance_id uuid, p_max_partitions integer, p_as_of timestamptz)
 RETURNS void
 LANGUAGE plpgsql
@@ -11,6 +11,7 @@ DECLARE
   v_count integer := cardinality(v_members);
   v_share integer := array_position(v_members, p_instance_id) - 1;
   v_membership uuid := md5(v_members::text)::uuid;
+  v_settled_for uuid;
   v_busy integer[];
   v_room integer;
 BEGIN
@@ -18,6 +19,10 @@ BEGIN
     OR p_max_partitions IS NULL
       AND v_membership = (SELECT settled_for FROM wh_service_instances WHERE instance_id = p_instance_id)
     OR NOT pg_try_advisory_xact_lock(lock_key('membership')) THEN
+    RETURN;
+  END IF;
+  -- Whoever joined before we had the lock may own partitions already, and is not to be robbed: the next poll knows him.
+  IF v_members <> ARRAY(SELECT instance_id FROM wh_service_instances ORDER BY instance_id) THEN
     RETURN;
   END IF;
 
@@ -33,7 +38,7 @@ BEGIN
     RETURNING p.instance_id
   )
   UPDATE wh_service_instances i
-  SET partitions_version = i.partitions_version + 1
+  SET partitions_version = i.partitions_version + 1, settled_for = NULL
   WHERE i.instance_id IN (SELECT h.instance_id FROM handed h UNION ALL
     SELECT p_instance_id WHERE EXISTS (SELECT FROM handed));
 
@@ -50,9 +55,12 @@ BEGIN
   UPDATE wh_service_instances SET partitions_version = partitions_version + 1
   WHERE instance_id = p_instance_id AND EXISTS (SELECT FROM taken);
 
-  UPDATE wh_service_instances SET settled_for = v_membership
-  WHERE instance_id = p_instance_id AND settled_for IS DISTINCT FROM v_membership
-    AND NOT EXISTS (SELECT FROM wh_partitions p
-      WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share);
+  -- Settled only with its whole share and nothing else, and for no other membership: what it is still to get or to give
+  -- may be freed while it does not look, and must not be forgotten when an earlier membership comes back.
+  v_settled_for := CASE WHEN NOT EXISTS (SELECT FROM wh_partitions p
+    WHERE (p.instance_id IS NOT DISTINCT FROM p_instance_id) <> (p.partition_number % v_count = v_share))
+    THEN v_membership END;
+  UPDATE wh_service_instances SET settled_for = v_settled_for
+  WHERE instance_id = p_instance_id AND settled_for IS DISTINCT FROM v_settled_for;
 END;
 $$;

@@ -1,32 +1,32 @@
--- Locks ready streams of the instance's partitions, oldest first, and says how far each may be handed out.
+-- Locks ready streams in the partitions of the given owners, oldest first, and says how far each may be handed out.
 -- At most p_limit messages in all, p_run_limit of one stream, about p_byte_limit bytes. The rows are locked as they
 -- are pulled, and pulling stops at the limit: nothing is locked that is not needed. through is NULL for a stream with
 -- nothing to hand out. A head that was handed out before goes alone, so that a guilty message is found.
 CREATE OR REPLACE FUNCTION pick_streams(
-  p_instance_id uuid, p_queue text, p_limit integer, p_run_limit integer, p_byte_limit bigint, p_max_attempts integer,
+  p_owners uuid[], p_queue text, p_limit integer, p_run_limit integer, p_byte_limit bigint, p_max_attempts integer,
   p_ready_since timestamptz, p_as_of timestamptz)
-RETURNS TABLE (stream_id uuid, head_version bigint, attempts integer, through bigint)
+RETURNS TABLE (stream_id uuid, head_version bigint, attempts integer, through bigint, ready_at timestamptz)
 LANGUAGE sql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
   WITH candidate AS MATERIALIZED (
-    SELECT s.stream_id, s.head_version, s.attempts
+    SELECT s.stream_id, s.head_version, s.attempts, s.ready_at
     FROM wh_active_streams s
     WHERE s.queue = p_queue AND s.ready_at <= p_as_of AND s.ready_at >= p_ready_since
       -- An expired lease is anybody's.
-      AND (s.instance_id IS NOT NULL OR p_instance_id = (
-        SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number))
+      AND (s.instance_id IS NOT NULL OR (
+        SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number) = ANY (p_owners))
     ORDER BY s.ready_at
     LIMIT p_limit
     FOR NO KEY UPDATE OF s SKIP LOCKED
   ), run AS (
-    SELECT c.stream_id, c.head_version, c.attempts, m.version,
+    SELECT c.stream_id, c.head_version, c.attempts, c.ready_at, m.version,
       sum(m.bytes) OVER (ROWS UNBOUNDED PRECEDING) - m.bytes AS bytes_before
     FROM candidate c
     LEFT JOIN LATERAL (
-      SELECT n.version, pg_column_size(n.payload) AS bytes
+      SELECT n.version, octet_length(n.payload::text) AS bytes
       FROM wh_messages n
       WHERE n.queue = p_queue AND n.stream_id = c.stream_id AND n.version > c.head_version
         -- A message that is not due yet holds back what follows it.
@@ -39,8 +39,8 @@ AS $$
     ) m ON true
     LIMIT p_limit
   )
-  SELECT r.stream_id, r.head_version, r.attempts, max(r.version)
+  SELECT r.stream_id, r.head_version, r.attempts, max(r.version), r.ready_at
   FROM run r
   WHERE r.bytes_before IS NULL OR r.bytes_before < p_byte_limit
-  GROUP BY r.stream_id, r.head_version, r.attempts;
+  GROUP BY r.stream_id, r.head_version, r.attempts, r.ready_at;
 $$;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION process_reports(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb,
   p_new_outbox_messages jsonb, p_new_inbox_messages jsonb, p_reports wh_report[], p_flags text[],
-  p_outbox_limit integer, p_inbox_limit integer, p_max_partitions integer, p_lease_seconds double precision,
+  p_limits integer[], p_max_partitions integer, p_lease_seconds double precision,
   p_stale_threshold_seconds double precision, p_max_attempts integer, p_as_of timestamptz)
 RETURNS SETOF wh_work
 LANGUAGE sql
@@ -32,14 +32,18 @@ AS $$
     FROM report WHERE verb = 'renew'
   )
   SELECT w.*
-  FROM completed c, failed f, released r, renewed n, process_work(
+  FROM completed c, failed f, released r, renewed n, (
+    -- A limit of 0 takes nothing now; without a limit the caller does not work that kind at all.
+    SELECT COALESCE(array_agg(k.queue), '{}') AS queues, COALESCE(array_agg(k.wanted), '{}') AS limits
+    FROM unnest(ARRAY['outbox', 'inbox', 'receptor/*', 'perspective/*'], p_limits) AS k(queue, wanted)
+    WHERE k.wanted IS NOT NULL AND NOT 'skip_claim' = ANY (p_flags)
+  ) q, process_work(
     p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, false, p_new_outbox_messages,
     p_new_inbox_messages, COALESCE(c.queues, '{}'), COALESCE(c.streams, '{}'), COALESCE(c.tokens, '{}'),
     COALESCE(c.versions, '{}'), COALESCE(f.queues, '{}'), COALESCE(f.streams, '{}'), COALESCE(f.tokens, '{}'),
     COALESCE(f.versions, '{}'), COALESCE(f.errors, '{}'), COALESCE(f.retry_seconds, '{}'), COALESCE(f.verdicts, '{}'),
     COALESCE(r.queues, '{}'), COALESCE(r.streams, '{}'), COALESCE(r.tokens, '{}'), COALESCE(r.versions, '{}'),
     COALESCE(n.queues, '{}'), COALESCE(n.streams, '{}'), COALESCE(n.tokens, '{}'),
-    CASE WHEN 'skip_claim' = ANY (p_flags) THEN '{}' ELSE ARRAY['outbox', 'inbox'] END,
-    ARRAY[p_outbox_limit, p_inbox_limit], p_lease_seconds, p_stale_threshold_seconds, p_max_partitions, 100, 16777216,
+    q.queues, q.limits, p_lease_seconds, p_stale_threshold_seconds, p_max_partitions, 100, 16777216,
     p_max_attempts, '-infinity', 'debug_mode' = ANY (p_flags), false, NULL, p_as_of) w;
 $$;

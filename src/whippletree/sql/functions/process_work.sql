@@ -1,7 +1,8 @@
 -- One batch of work, in one transaction, in typed arrays and plain rows. process_work_batch is the same in JSON.
 --
 -- Order of locks, the same in every batch, so that no two wait for each other in a circle:
---   1. writers' rows (wh_streams), then workers' rows FOR KEY SHARE: store, each sorted by key
+--   0. the instance's own lock, shared: only end_lost_calls, which holds nothing else, takes it alone
+--   1. writers' rows (wh_streams), message ids of the inbox, workers' rows FOR KEY SHARE: store, each sorted by key
 --   2. workers' rows FOR NO KEY UPDATE, sorted by key: lock_streams, then complete, fail, release, renew
 --   3. the removal of drained streams upgrades rows of step 2, and only with SKIP LOCKED
 --   4. the instance's own row; other instances, partitions and orphans under one try-lock, with SKIP LOCKED
@@ -28,7 +29,10 @@ DECLARE
   v_idle boolean := p_wait;
 BEGIN
   PERFORM require_read_committed();
+  -- An instance that lost an answer waits for this before it asks what happened.
+  PERFORM pg_advisory_xact_lock_shared(lock_key('work:' || p_instance_id));
   PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
+  PERFORM lock_writers(new_streams(p_new_outbox_messages || p_new_inbox_messages));
   RETURN QUERY SELECT * FROM store_new_messages('outbox', p_new_outbox_messages, p_as_of);
   RETURN QUERY SELECT * FROM store_new_messages('inbox', p_new_inbox_messages, p_as_of);
 
@@ -46,15 +50,18 @@ BEGIN
   RETURN QUERY SELECT * FROM refused_reports('renew', p_renewed_queues, p_renewed_streams,
     renew_leases(p_instance_id, p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, v_as_of));
 
-  PERFORM record_heartbeat(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
-    v_as_of);
-  PERFORM remove_dead_instances(p_instance_id, p_stale_threshold_seconds, v_as_of);
-  PERFORM own_partitions(p_instance_id, p_max_partitions, v_as_of);
+  -- Whoever has never claimed is a producer: no partition is to wait for it.
+  IF cardinality(p_claim_queues) > 0 OR EXISTS (SELECT FROM wh_service_instances WHERE instance_id = p_instance_id) THEN
+    PERFORM record_heartbeat(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
+      v_as_of, p_claim_queues);
+    PERFORM remove_dead_instances(p_instance_id, p_stale_threshold_seconds, v_as_of);
+    PERFORM own_partitions(p_instance_id, p_max_partitions, v_as_of);
+  END IF;
 
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
   FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
-    RETURN QUERY SELECT * FROM claim_messages(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
+    RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
       p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, COALESCE(p_ready_since, '-infinity'), v_as_of);
     v_idle := v_idle AND NOT FOUND;
   END LOOP;

@@ -35,6 +35,8 @@ AS $$
       uuid_or_null(n.e ->> 'correlation_id') AS correlation_id, uuid_or_null(n.e ->> 'causation_id') AS causation_id,
       time_or_null(n.e ->> 'scheduled_for') AS scheduled_for
     FROM jsonb_array_elements(p_elements) WITH ORDINALITY AS n(e, place)
+    -- Reads each element once; without it every use above would read it again.
+    OFFSET 0
   ) r
   ORDER BY r.place;
 $$;

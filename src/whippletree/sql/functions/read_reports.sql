@@ -7,28 +7,36 @@ LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT p_queue, r.verb, r.place::integer, r.message_id, m.stream_id, m.version, COALESCE(r.token, s.lease_token),
-    COALESCE(r.e ->> 'error', 'unknown'), (r.e ->> 'retry_seconds')::double precision,
+    COALESCE(r.e ->> 'error', 'unknown'), r.retry_seconds,
     CASE
       WHEN r.message_id IS NULL THEN 'message_id is missing or is not a UUID'
+      WHEN r.token = -1 THEN 'lease_token is not a token'
+      WHEN r.verb = 'fail' AND r.e ->> 'retry_seconds' IS NOT NULL AND r.retry_seconds IS NULL
+        THEN 'retry_seconds is not a number from 0 to 999999999'
       WHEN r.verb IS NULL THEN format('status %s ends nothing: use 2 (published), 4 (completed) or 0 (release)',
         COALESCE(r.e ->> 'status', 'null'))
       WHEN m.message_id IS NULL THEN 'unknown message: it is finished, or was never stored'
       WHEN s.instance_id IS DISTINCT FROM p_instance_id OR m.version > s.leased_through OR r.token <> s.lease_token
         THEN 'lease lost'
-      WHEN p_verb = 'complete' AND r.verb = 'complete' AND m.version - s.head_version <>
-        row_number() OVER (PARTITION BY m.stream_id, r.verb ORDER BY m.version)
+      WHEN CASE r.verb WHEN 'complete' THEN m.version - s.head_version WHEN 'fail' THEN 1 END <>
+        -- What is refused for its token must not count as finished before the next.
+        dense_rank() OVER (PARTITION BY m.stream_id, r.verb, COALESCE(r.token, s.lease_token) ORDER BY m.version)
         THEN 'out of order: an earlier message of its stream is not finished'
     END
   FROM (
     SELECT n.place, n.e, uuid_or_null(CASE jsonb_typeof(n.e) WHEN 'string' THEN n.e #>> '{}' ELSE n.e ->> 'message_id' END)
         AS message_id,
-      CASE WHEN n.e ->> 'lease_token' ~ '^\d{1,18}$' THEN (n.e ->> 'lease_token')::bigint END AS token,
+      CASE WHEN n.e ->> 'lease_token' ~ '^\d{1,18}$' THEN (n.e ->> 'lease_token')::bigint
+        WHEN n.e ->> 'lease_token' IS NOT NULL THEN -1 END AS token,
+      CASE WHEN n.e ->> 'retry_seconds' ~ '^\d{1,9}(\.\d+)?$' THEN (n.e ->> 'retry_seconds')::double precision END
+        AS retry_seconds,
       CASE
         WHEN p_verb <> 'complete' THEN p_verb
         WHEN n.e ->> 'status' = '0' THEN 'release'
         WHEN n.e ->> 'status' IN ('2', '3', '4', '5', '6', '7') THEN 'complete'
       END AS verb
-    FROM jsonb_array_elements(p_elements) WITH ORDINALITY AS n(e, place)
+    FROM jsonb_array_elements(require_array(format('the reports %s %s', p_queue, p_verb), p_elements))
+      WITH ORDINALITY AS n(e, place)
   ) r
   LEFT JOIN wh_messages m ON m.message_id = r.message_id AND m.queue = p_queue
   LEFT JOIN wh_active_streams s ON s.queue = p_queue AND s.stream_id = m.stream_id;

@@ -28,8 +28,7 @@ BEGIN
   ) e;
   DELETE FROM wh_active_streams s
   WHERE s.queue = p_queue AND s.stream_id = ANY (v_removable)
-    AND NOT EXISTS (SELECT FROM wh_messages m
-      WHERE m.queue = p_queue AND m.stream_id = s.stream_id AND m.version > s.head_version);
+    AND work_through(p_queue, s.stream_id, s.head_version, 1) IS NULL;
 
   -- A scheduled head says when to look again. An empty stream that somebody is storing into is looked at again
   -- after as long as it has been empty, so that a long transaction does not make claims spin.

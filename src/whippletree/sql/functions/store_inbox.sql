@@ -13,6 +13,8 @@ DECLARE
   v_new integer[];
 BEGIN
   PERFORM require_storable(p_stream_ids, p_message_ids, p_message_types, p_payloads);
+  -- Before the ids are remembered: a batch that stores into both queues holds the writers' rows by then.
+  PERFORM lock_writers(p_stream_ids);
   v_outcomes := deduplicate(p_message_ids, p_message_types, p_payloads, COALESCE(p_as_of, clock_timestamp()));
   v_new := array_positions(v_outcomes, 'stored');
   IF cardinality(v_new) = cardinality(p_message_ids) THEN

@@ -17,6 +17,7 @@ DECLARE
   v_head_versions bigint[];
   v_ready_at timestamptz[];
 BEGIN
+  PERFORM require_ids_of_their_own(p_stream_ids, p_message_ids);
   INSERT INTO wh_messages (queue, stream_id, version, message_id, message_type, topic, payload, headers,
     correlation_id, causation_id, scheduled_for, created_at)
   SELECT p_queue, COALESCE(m.stream_id, m.message_id), m.version, m.message_id, m.message_type, m.topic, m.payload,

@@ -6,18 +6,21 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-  v_fault record;
-  v_versions bigint[];
+  v_read record;
 BEGIN
-  SELECT r.place, r.fault INTO v_fault FROM read_new_messages('outbox', p_messages) r WHERE r.fault IS NOT NULL LIMIT 1;
-  IF FOUND THEN
-    RAISE EXCEPTION 'message % cannot be stored: %', v_fault.place, v_fault.fault USING ERRCODE = 'WH004';
-  END IF;
-  SELECT store_outbox(array_agg(r.stream_id), array_agg(r.stream_key), array_agg(r.message_id),
-    array_agg(r.message_type), array_agg(r.topic), array_agg(r.payload), array_agg(r.headers),
-    array_agg(r.correlation_id), array_agg(r.causation_id), array_agg(r.scheduled_for), p_as_of)
-  INTO v_versions
+  -- Read once: reading costs more than storing.
+  SELECT array_agg(r.stream_id) AS stream_ids, array_agg(r.stream_key) AS stream_keys,
+    array_agg(r.message_id) AS message_ids, array_agg(r.message_type) AS message_types, array_agg(r.topic) AS topics,
+    array_agg(r.payload) AS payloads, array_agg(r.headers) AS headers, array_agg(r.correlation_id) AS correlation_ids,
+    array_agg(r.causation_id) AS causation_ids, array_agg(r.scheduled_for) AS scheduled_for,
+    min(r.place) FILTER (WHERE r.fault IS NOT NULL) AS bad_place,
+    (array_agg(r.fault) FILTER (WHERE r.fault IS NOT NULL))[1] AS fault
+  INTO v_read
   FROM read_new_messages('outbox', p_messages) r;
-  RETURN v_versions;
+  IF v_read.fault IS NOT NULL THEN
+    RAISE EXCEPTION 'message % cannot be stored: %', v_read.bad_place, v_read.fault USING ERRCODE = 'WH004';
+  END IF;
+  RETURN store_outbox(v_read.stream_ids, v_read.stream_keys, v_read.message_ids, v_read.message_types, v_read.topics,
+    v_read.payloads, v_read.headers, v_read.correlation_ids, v_read.causation_ids, v_read.scheduled_for, p_as_of);
 END;
 $$;

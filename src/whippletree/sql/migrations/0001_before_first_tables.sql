@@ -98,6 +98,7 @@ CREATE TABLE wh_service_instances (
   last_heartbeat_at timestamptz NOT NULL,
   last_heartbeat timestamptz GENERATED ALWAYS AS (last_heartbeat_at) STORED,
   session_locked boolean NOT NULL DEFAULT false,
+  queues text[] NOT NULL DEFAULT '{}',
   waiting boolean NOT NULL DEFAULT false,
   settled_for uuid,
   partitions_version bigint NOT NULL DEFAULT 0
@@ -137,3 +138,54 @@ CREATE TABLE wh_dead_letters (
   died_at timestamptz NOT NULL
 );
 CREATE INDEX wh_dead_letters_message_id ON wh_dead_letters (message_id);
+CREATE TABLE wh_event_store (
+  stream_id uuid NOT NULL,
+  event_id uuid NOT NULL,
+  version bigint NOT NULL CHECK (version > 0),
+  position bigint GENERATED ALWAYS AS IDENTITY,
+  created_at timestamptz NOT NULL,
+  correlation_id uuid,
+  causation_id uuid,
+  shape integer NOT NULL DEFAULT 1 CHECK (shape > 0),
+  event_type text NOT NULL,
+  payload json NOT NULL,
+  metadata json,
+  PRIMARY KEY (stream_id, version)
+);
+CREATE UNIQUE INDEX wh_event_store_event_id ON wh_event_store (event_id);
+CREATE TABLE wh_event_types (
+  event_type text PRIMARY KEY,
+  queues text[] NOT NULL
+);
+CREATE TABLE wh_perspective_mappings (
+  perspective_name text NOT NULL CHECK (perspective_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),
+  event_type_pattern text NOT NULL,
+  PRIMARY KEY (perspective_name, event_type_pattern)
+);
+CREATE TABLE wh_receptor_mappings (
+  receptor_name text NOT NULL CHECK (receptor_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),
+  event_type_pattern text NOT NULL,
+  PRIMARY KEY (receptor_name, event_type_pattern)
+);
+CREATE TABLE wh_checkpoints (
+  stream_id uuid NOT NULL,
+  perspective_name text NOT NULL,
+  version bigint NOT NULL,
+  last_event_id uuid NOT NULL,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  PRIMARY KEY (perspective_name, stream_id)
+) WITH (fillfactor = 70);
+CREATE TABLE wh_receptor_log (
+  stream_id uuid NOT NULL,
+  version bigint NOT NULL,
+  event_id uuid NOT NULL,
+  created_at timestamptz NOT NULL,
+  processed_at timestamptz,
+  instance_id uuid,
+  attempts integer NOT NULL DEFAULT 0,
+  receptor_name text NOT NULL,
+  skipped text,
+  PRIMARY KEY (receptor_name, stream_id, version)
+) WITH (fillfactor = 80);
+CREATE INDEX wh_receptor_log_event ON wh_receptor_log (event_id);

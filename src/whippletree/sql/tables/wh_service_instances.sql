@@ -10,6 +10,8 @@ CREATE TABLE wh_service_instances (
   last_heartbeat timestamptz GENERATED ALWAYS AS (last_heartbeat_at) STORED,
   -- True once the instance was seen holding its session lock: when that is free, the instance is gone.
   session_locked boolean NOT NULL DEFAULT false,
+  -- The queues that the instance works. Where it owns partitions but does not work a queue, others claim from it.
+  queues text[] NOT NULL DEFAULT '{}',
   -- True while the instance has nothing to do and listens: only then does a storer notify.
   waiting boolean NOT NULL DEFAULT false,
   -- Fingerprint of the membership for which this instance has settled its partitions.

@@ -1,0 +1,49 @@
+"""One instance with a no-op handler: claims, finishes, claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from whippletree.claim.batch import WorkBatchFlags, WorkReport
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.instance import ServiceInstance
+from whippletree.message.envelope import Queue
+from whippletree.message.outcome import MessageCompletion, Outcome
+
+LIMIT = 500
+
+
+@asynccontextmanager
+async def instance(dsn: str, **server_settings: str) -> AsyncIterator[WorkCoordinator]:
+    """An instance that has joined and owns its partitions."""
+    pool = asyncpg.create_pool(dsn, min_size=1, max_size=1, server_settings=server_settings)
+    async with pool:
+        coordinator = WorkCoordinator(pool, ServiceInstance(service_name="benchmark"))
+        await coordinator.process_work_batch(WorkReport(flags=WorkBatchFlags.SKIP_CLAIM))
+        yield coordinator
+        await coordinator.leave()
+
+
+async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:
+    """Work until nothing is left; how many messages that were."""
+    finished = 0
+    outcomes: list[Outcome] = []
+    while True:
+        batch = await coordinator.process_work_batch(WorkReport(outcomes=outcomes, limits={Queue.OUTBOX: limit}))
+        if batch.rejected:
+            raise AssertionError(batch.rejected[0])
+        outcomes = [MessageCompletion(message.message_id) for message in batch.claimed_outbox_messages]
+        if not outcomes:
+            return finished
+        finished += len(outcomes)
+
+
+async def drain_rate(coordinator: WorkCoordinator) -> float:
+    """Messages per second, until nothing is left."""
+    began = time.perf_counter()
+    finished = await drain(coordinator)
+    return finished / (time.perf_counter() - began)

@@ -1,0 +1,206 @@
+"""The one dedicated connection of an instance: while it lives it holds the instance's session lock, and it listens.
+
+The lock is the second witness of the instance's life, next to its heartbeat: when the process dies the server frees the
+lock, and the others need not wait for the stale threshold. Behind a pooler that lends one server connection to many
+clients neither the lock nor LISTEN mean anything. That is found out at the start, and said; the instance then polls,
+and only the stale threshold tells the others of its death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.wake import WakeListener
+from whippletree.settings import Dsn
+from whippletree.store.database import open_connection, translated
+from whippletree.store.statements import call
+
+_log = logging.getLogger("whippletree.session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How the connection is watched. Times are seconds."""
+
+    probe_every: float = 5
+    """How often the connection and the lock are verified."""
+    probe_timeout: float = 5
+    """After how long without an answer a connection that looks open is taken for dead."""
+    first_pause: float = 0.1
+    """Before the second attempt to reconnect; doubled each time, and scattered, lest all instances come at once."""
+    longest_pause: float = 10
+
+
+class InstanceSession:
+    """Keeps the session of one instance, and tells its coordinator whether the session lock is held.
+
+    Use it as a context. Opening raises `StoreUnavailable` when there is no server; a connection lost later is replaced
+    for as long as it takes.
+    """
+
+    def __init__(
+        self,
+        dsn: Dsn,
+        coordinator: WorkCoordinator,
+        settings: SessionSettings | None = None,
+        *,
+        schema: str = "whippletree",
+    ) -> None:
+        self.wake = WakeListener()
+        self.lost = asyncio.Event()
+        """Set while a lock that was held is not: the others may take this instance for dead."""
+        self.held = asyncio.Event()
+        """Set while the lock is held."""
+        self.degraded: str | None = None
+        """Why there is neither lock nor waking, in words; None when there is."""
+        self.lost_connections = 0
+        self.process_id: int | None = None
+        """The server's process behind the connection."""
+        self._dsn = dsn
+        self._coordinator = coordinator
+        self._settings = settings or SessionSettings()
+        self._connection: asyncpg.Connection | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._take_session_lock = call(schema, "take_session_lock", 2)
+        self._holds_session_lock = call(schema, "holds_session_lock", 1)
+        self._wake_channel = call(schema, "wake_channel", 0)
+
+    async def __aenter__(self) -> Self:
+        with translated():
+            connection = await self._open()
+        if connection is not None:
+            self._keeper = asyncio.create_task(self._keep(connection), name="whippletree session")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        self._let_go()
+
+    async def _keep(self, connection: asyncpg.Connection | None) -> None:
+        while connection is not None:
+            reason = await self._watch(connection)
+            self.lost_connections += 1
+            _log.warning("the session of instance %s is lost: %s; reconnecting", self._instance_id, reason)
+            self._let_go()
+            connection = await self._reopen()
+
+    async def _watch(self, connection: asyncpg.Connection) -> str:
+        """Wait until the connection or the lock is gone; say what happened."""
+        closed = asyncio.Event()
+        connection.add_termination_listener(lambda _: closed.set())
+        while not connection.is_closed():
+            try:
+                async with asyncio.timeout(self._settings.probe_every):
+                    await closed.wait()
+                break
+            except TimeoutError:
+                pass
+            try:
+                async with asyncio.timeout(self._settings.probe_timeout):
+                    verified = await self._verify(connection)
+            except Exception as error:
+                return f"the connection does not answer ({type(error).__name__})"
+            if not verified:
+                return "the lock is gone though the connection is not"
+        return "the connection was closed"
+
+    async def _verify(self, connection: asyncpg.Connection) -> bool:
+        if self.held.is_set():
+            return bool(await connection.fetchval(self._holds_session_lock, self._instance_id))
+        await self._take_lock(connection)
+        return True
+
+    async def _reopen(self) -> asyncpg.Connection | None:
+        pause = self._settings.first_pause
+        while True:
+            try:
+                with translated():
+                    return await self._open()
+            except Exception as error:
+                # Whatever it is: a keeper that gave up would leave the instance without its witness, silently.
+                _log.info("instance %s cannot reconnect its session yet: %s", self._instance_id, error)
+            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
+            pause = min(2 * pause, self._settings.longest_pause)
+
+    async def _open(self) -> asyncpg.Connection | None:
+        """A connection that holds the lock and listens; None behind a pooler. A failure leaves no connection behind."""
+        async with asyncio.timeout(self._settings.probe_timeout):
+            connection = await open_connection(self._dsn)
+            try:
+                self.degraded = await _sharing(connection)
+                if self.degraded is None:
+                    await self._take_lock(connection)
+                    await self.wake.listen(connection, await connection.fetchval(self._wake_channel))
+            except BaseException:
+                connection.terminate()
+                raise
+        if self.degraded is not None:
+            connection.terminate()
+            _log.warning(
+                "instance %s works without a session: %s. It polls instead of being woken, and if it dies its work is "
+                "taken over only after the stale threshold. Connect directly to PostgreSQL, not through a pooler.",
+                self._instance_id,
+                self.degraded,
+            )
+            return None
+        self._connection = connection
+        return connection
+
+    async def _take_lock(self, connection: asyncpg.Connection) -> None:
+        held = await connection.fetchval(self._take_session_lock, self._instance_id, self.process_id)
+        self._coordinator.session_locked = held
+        if held:
+            self.process_id = connection.get_server_pid()
+            self.held.set()
+            self.lost.clear()
+
+    def _let_go(self) -> None:
+        if self.held.is_set():
+            self.held.clear()
+            self.lost.set()
+        self._coordinator.session_locked = False
+        self.wake.deaf()
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    @property
+    def _instance_id(self) -> object:
+        return self._coordinator.instance.instance_id
+
+
+async def _sharing(connection: asyncpg.Connection) -> str | None:
+    """How it shows that a pooler stands between us and the server; None when the session is ours alone.
+
+    The first sign works even on a quiet pooler, which gives back the same server connection every time: it greets its
+    clients with process ids of its own making. A pooler in session mode is refused along with the others.
+    """
+    canary = secrets.token_hex(8)
+    try:
+        await connection.execute(f"SET whippletree.canary = '{canary}'")
+        # Two texts, so that the second is not a statement that the driver has prepared on another server connection.
+        first = await connection.fetchval("SELECT pg_backend_pid() AS first")
+        second = await connection.fetchval("SELECT pg_backend_pid() AS second")
+        seen = await connection.fetchval("SELECT current_setting('whippletree.canary', true)")
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
+        return "a pooler is in between: a prepared statement was gone by the time it was to run"
+    if first != second:
+        return "a pooler is in between: two calls in a row were answered by two server processes"
+    if seen != canary:
+        return "a pooler is in between: a session setting was gone at the next call"
+    if first != connection.get_server_pid():
+        return "a pooler is in between: another server process answers than the one that greeted us"
+    return None

@@ -1,0 +1,48 @@
+"""Waiting for work without polling hard: a notification wakes, and the timeout is the floor.
+
+A notification is a hint to poll; losing one costs a timeout at most. Storers notify only instances that wait, so an
+instance goes to sleep in three steps. It polls, asking to be woken. It polls once more, because a storer that looked
+just before the first poll was committed has not seen it waiting. Only then it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+
+class WakeListener:
+    """Hears the storers of one schema. Needs a connection to listen on, but works without one: then only time wakes."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        """Whether asking to be woken makes sense."""
+        self.notifications = 0
+        self._woken = asyncio.Event()
+
+    async def listen(self, connection: asyncpg.Connection, channel: str) -> None:
+        """Listen from now on. The next wait returns at once, so that what came before is polled for."""
+        await connection.add_listener(channel, self._notified)
+        self.listening = True
+        self._woken.set()
+
+    def deaf(self) -> None:
+        """The connection is gone. Who waits polls at once, and then at the pace of the timeout."""
+        self.listening = False
+        self._woken.set()
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the timeout is an outcome here, not an error
+        """Whether there is a reason to poll before the time is up. What came since the last wait counts."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        self._woken.clear()
+        return True
+
+    def _notified(self, *_: Any) -> None:
+        self.notifications += 1
+        self._woken.set()

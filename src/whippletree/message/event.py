@@ -1,0 +1,52 @@
+"""Events: what happened, as it is to be appended and as it was stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from whippletree.errors import InvalidMessage
+from whippletree.message.codec import check_json
+from whippletree.message.envelope import check_type
+from whippletree.message.ids import EventId, StreamId, new_event_id
+
+
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event to be appended. Its id makes appending it again harmless."""
+
+    event_type: str
+    payload: str
+    event_id: EventId = msgspec.field(default_factory=new_event_id)
+    shape: int = 1
+    """Which shape of its type the payload has; upcasters lift older shapes."""
+    metadata: str | None = None
+    correlation_id: UUID | None = None
+    causation_id: UUID | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidMessage` for whatever the database would refuse."""
+        if self.event_id.int == 0:
+            raise InvalidMessage("event_id is all zeros; give every event an id of its own")
+        if self.shape < 1:
+            raise InvalidMessage(f"shape is {self.shape}; shapes are counted from 1")
+        check_type("event_type", self.event_type)
+        check_json(self.payload)
+        if self.metadata is not None:
+            check_json(self.metadata, name="metadata")
+
+
+class StoredEvent(msgspec.Struct, frozen=True):
+    """An event of a stream. `version` is its place there: 1, 2, 3 … without a gap."""
+
+    stream_id: StreamId
+    version: int
+    event_id: EventId
+    event_type: str
+    shape: int
+    payload: str
+    metadata: str | None
+    correlation_id: UUID | None
+    causation_id: UUID | None
+    created_at: datetime

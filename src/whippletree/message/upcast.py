@@ -1,0 +1,47 @@
+"""Lifts stored events of an old shape to the present one, on every read path.
+
+An upcaster is a pure function from the JSON value of one shape to that of the next; it may also give the event another
+type. The store keeps what was appended; only readers see the lifted event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from whippletree.errors import DuplicateName, UnknownName
+from whippletree.message.event import StoredEvent
+
+Upcaster = Callable[[Any], Any]
+
+
+class Upcasters:
+    """The known shapes of event types, and the way from each to the next."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[str, int], tuple[Upcaster, str]] = {}
+
+    def add(self, event_type: str, shape: int, lift: Upcaster, *, becomes: str | None = None) -> None:
+        """Lift `event_type` from `shape` to the next one; under another type when `becomes` names it."""
+        if (event_type, shape) in self._steps:
+            raise DuplicateName(f"{event_type} has an upcaster from shape {shape} already")
+        self._steps[event_type, shape] = (lift, becomes or event_type)
+
+    def lift(self, event: StoredEvent) -> StoredEvent:
+        """The event in its present shape. Lifting it again changes nothing."""
+        if (event.event_type, event.shape) not in self._steps:
+            return event
+        value = msgspec.json.decode(event.payload)
+        event_type, shape = event.event_type, event.shape
+        seen = set()
+        while (event_type, shape) in self._steps:
+            if (event_type, shape) in seen:
+                raise UnknownName(f"the upcasters of {event.event_type} go round in a circle at shape {shape}")
+            seen.add((event_type, shape))
+            lift, becomes = self._steps[event_type, shape]
+            value = lift(value)
+            event_type, shape = becomes, shape + 1 if becomes == event_type else 1
+        payload = msgspec.json.encode(value).decode()
+        return msgspec.structs.replace(event, event_type=event_type, shape=shape, payload=payload)

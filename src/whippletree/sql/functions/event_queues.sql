@@ -1,0 +1,12 @@
+-- The queues that a name means: itself, or for perspective/* and receptor/* all that are registered.
+CREATE OR REPLACE FUNCTION event_queues(p_queue text)
+RETURNS SETOF text
+LANGUAGE sql STABLE STRICT
+SET search_path FROM CURRENT
+AS $$
+  SELECT p_queue WHERE p_queue NOT LIKE '%/*'
+  UNION
+  SELECT 'perspective/' || m.perspective_name FROM wh_perspective_mappings m WHERE p_queue = 'perspective/*'
+  UNION
+  SELECT 'receptor/' || m.receptor_name FROM wh_receptor_mappings m WHERE p_queue = 'receptor/*';
+$$;

@@ -1,0 +1,21 @@
+-- How far each perspective is with each stream, and what is the matter where it is not done.
+CREATE OR REPLACE VIEW wh_perspective_checkpoints AS
+SELECT COALESCE(c.stream_id, s.stream_id) AS stream_id, COALESCE(c.perspective_name, s.perspective_name) AS perspective_name,
+  c.last_event_id, COALESCE(c.version, s.head_version) AS version,
+  CASE
+    WHEN s.stream_id IS NULL THEN 'Completed'
+    WHEN s.instance_id IS NOT NULL AND s.lease_expiry > clock_timestamp() THEN 'Processing'
+    WHEN s.error IS NOT NULL THEN 'Failed'
+    ELSE 'Pending'
+  END AS status,
+  s.error, COALESCE(s.attempts, 0) AS attempts, s.ready_at = 'infinity' AS parked,
+  CASE WHEN s.error IS NOT NULL AND s.instance_id IS NULL THEN NULLIF(s.ready_at, 'infinity') END AS scheduled_for,
+  s.instance_id, i.service_name, s.lease_expiry,
+  COALESCE(c.created_at, s.moved_at) AS created_at, greatest(c.updated_at, s.moved_at) AS updated_at
+FROM wh_checkpoints c
+FULL JOIN (
+  SELECT a.*, substr(a.queue, 13) AS perspective_name FROM wh_active_streams a WHERE a.queue LIKE 'perspective/%'
+) s ON s.perspective_name = c.perspective_name AND s.stream_id = c.stream_id
+LEFT JOIN wh_service_instances i ON i.instance_id = s.instance_id;
+CREATE OR REPLACE TRIGGER wh_perspective_checkpoints_update INSTEAD OF UPDATE ON wh_perspective_checkpoints
+FOR EACH ROW EXECUTE FUNCTION update_checkpoint();

@@ -1,0 +1,199 @@
+"""Calls a storing function on the caller's own connection, whatever driver it belongs to, inside its transaction.
+
+A driver is never imported here: whoever hands us its connection has imported it. Nothing here begins, commits or rolls
+back. asyncpg gets typed arrays, which are fastest; every other driver gets one JSON text, which all of them can send.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+
+from whippletree.errors import InvalidMessage, SchemaMismatch, UsageError
+from whippletree.message.envelope import InboxMessage, OutboxMessage
+from whippletree.settings import valid_schema
+from whippletree.store.new_messages import as_arrays, as_json
+
+if TYPE_CHECKING:
+    import asyncpg
+    import asyncpg.pool
+    import psycopg
+    import sqlalchemy
+    import sqlalchemy.ext.asyncio
+    import sqlalchemy.orm
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connection`, or one of `django.db.connections`."""
+
+    vendor: Any
+
+    def cursor(self) -> Any: ...
+
+
+# Unions of names in quotes: the drivers are not imported when the program runs.
+AsyncConnection: TypeAlias = Union[
+    "asyncpg.Connection[Any]",
+    "asyncpg.pool.PoolConnectionProxy[Any]",
+    "psycopg.AsyncConnection[Any]",
+    "sqlalchemy.ext.asyncio.AsyncConnection",
+    "sqlalchemy.ext.asyncio.AsyncSession",
+    "sqlalchemy.ext.asyncio.async_scoped_session[Any]",
+]
+SyncConnection: TypeAlias = Union[
+    "psycopg.Connection[Any]",
+    "sqlalchemy.Connection",
+    "sqlalchemy.orm.Session",
+    "sqlalchemy.orm.scoped_session[Any]",
+    DjangoConnection,
+]
+
+_ASYNC = {
+    "asyncpg": ("asyncpg.connection:Connection", "asyncpg.pool:PoolConnectionProxy"),
+    "psycopg": ("psycopg:AsyncConnection",),
+    "SQLAlchemy": (
+        "sqlalchemy.ext.asyncio:AsyncConnection",
+        "sqlalchemy.ext.asyncio:AsyncSession",
+        "sqlalchemy.ext.asyncio:async_scoped_session",
+    ),
+}
+_SYNC = {
+    "psycopg": ("psycopg:Connection",),
+    "SQLAlchemy": ("sqlalchemy:Connection", "sqlalchemy.orm:Session", "sqlalchemy.orm:scoped_session"),
+    "Django": ("django.db.backends.base.base:BaseDatabaseWrapper", "django.utils.connection:ConnectionProxy"),
+}
+_SUPPORTED = (
+    "asyncpg, psycopg.AsyncConnection, SQLAlchemy's AsyncConnection and AsyncSession with await; "
+    "psycopg.Connection, SQLAlchemy's Connection and Session, and django.db.connection through the name that ends in "
+    "_sync. Give an open connection or session, not a pool or an engine"
+)
+# Payloads go as text: a connection may have its own codec for json, which would encode them once more.
+_ARRAYS = (
+    "$1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[]::json[], $7::text[]::json[], "
+    "$8::uuid[], $9::uuid[], $10::timestamptz[]"
+)
+_MISSING = frozenset({"3F000", "42883"})
+"""Schema or function does not exist."""
+_WAITING_ALREADY = "wh_messages_message_id"
+
+
+async def call_storing(
+    function: str, messages: Sequence[OutboxMessage | InboxMessage], on: AsyncConnection, schema: str
+) -> Sequence[Any]:
+    """The function's array, one element per message. Awaits the caller's connection only."""
+    connection: Any = on
+    driver = _driver(connection, _ASYNC)
+    if driver is None:
+        raise UsageError(_not_supported(connection, _driver(connection, _SYNC), f"call {function}_sync without await"))
+    with _translated(schema):
+        if driver == "asyncpg":
+            statement = f'SELECT "{valid_schema(schema)}".{function}({_ARRAYS})'
+            return _answer(await connection.fetchval(statement, *as_arrays(messages)))
+        if driver == "psycopg":
+            # A plain cursor: the connection's own may make dictionaries of rows, or live on the server.
+            async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=_as_tuples()) as cursor:
+                await cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
+                return _answer((await cursor.fetchone())[0])
+        _require_postgresql(connection)
+        result = await connection.execute(_text(function, schema), {"messages": as_json(messages)})
+        return _answer(result.scalar_one())
+
+
+def call_storing_sync(
+    function: str, messages: Sequence[OutboxMessage | InboxMessage], on: SyncConnection, schema: str
+) -> Sequence[Any]:
+    """The same, for connections that are not awaited."""
+    connection: Any = on
+    driver = _driver(connection, _SYNC)
+    if driver is None:
+        raise UsageError(_not_supported(connection, _driver(connection, _ASYNC), f"await {function}"))
+    with _translated(schema):
+        if driver == "psycopg":
+            with sys.modules["psycopg"].Cursor(connection, row_factory=_as_tuples()) as cursor:
+                cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
+                return _answer(cursor.fetchone()[0])
+        _require_postgresql(connection)
+        if driver == "Django":
+            with connection.cursor() as cursor:
+                cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
+                return _answer(cursor.fetchone()[0])
+        return _answer(connection.execute(_text(function, schema), {"messages": as_json(messages)}).scalar_one())
+
+
+def _driver(connection: object, drivers: dict[str, tuple[str, ...]]) -> str | None:
+    """The driver that the connection belongs to. A driver that is not loaded cannot have made it."""
+    for driver, classes in drivers.items():
+        for name in classes:
+            module, _, attribute = name.partition(":")
+            found = getattr(sys.modules.get(module), attribute, None)
+            if found is not None and isinstance(connection, found):
+                return driver
+    return None
+
+
+def _not_supported(connection: object, other: str | None, instead: str) -> str:
+    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    if other is not None:
+        return f"{name} is the wrong kind of connection for this call: {instead}"
+    return f"cannot store on {name}; supported are {_SUPPORTED}"
+
+
+def _require_postgresql(connection: Any) -> None:
+    """SQLAlchemy and Django speak to other databases too."""
+    if hasattr(connection, "vendor"):
+        name = connection.vendor
+    elif hasattr(connection, "dialect"):
+        name = connection.dialect.name
+    else:
+        name = connection.get_bind().dialect.name
+    if name != "postgresql":
+        raise UsageError(f"cannot store on a connection to {name}; the messages live in PostgreSQL")
+
+
+def _batch(function: str, schema: str, parameter: str) -> str:
+    return f'SELECT "{valid_schema(schema)}".{function}_batch(CAST({parameter} AS jsonb))'
+
+
+def _text(function: str, schema: str) -> Any:
+    return sys.modules["sqlalchemy"].text(_batch(function, schema, ":messages"))
+
+
+def _as_tuples() -> Any:
+    return sys.modules["psycopg.rows"].tuple_row
+
+
+def _answer(array: Any) -> Sequence[Any]:
+    return list(array)
+
+
+@contextmanager
+def _translated(schema: str) -> Iterator[None]:
+    """What our functions refuse becomes our error. Everything else is the driver's own, as its user expects it."""
+    try:
+        yield
+    except Exception as error:
+        state, constraint, message = _diagnosis(error)
+        if state == "WH004":
+            raise InvalidMessage(message) from error
+        if state == "23505" and constraint == _WAITING_ALREADY:
+            raise InvalidMessage("a message with this id is already waiting; give every message its own") from error
+        if state in _MISSING:
+            raise SchemaMismatch(
+                f"schema {schema!r} is not installed or is older than this version: "
+                f"run `whippletree migrate --schema {schema}`"
+            ) from error
+        raise
+
+
+def _diagnosis(error: BaseException | None) -> tuple[str | None, str | None, str]:
+    """SQLSTATE, constraint and message, from the driver's error or the one that SQLAlchemy or Django wrapped."""
+    while error is not None:
+        diagnosis = getattr(error, "diag", error)
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        message = getattr(diagnosis, "message_primary", None) or getattr(diagnosis, "message", None)
+        if state is not None and message is not None:
+            return state, getattr(diagnosis, "constraint_name", None), message
+        error = getattr(error, "orig", None) or error.__cause__
+    return None, None, ""

@@ -1,0 +1,118 @@
+"""The events of a stream, with versions: append in the caller's transaction or its own, read in any direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+import asyncpg
+import asyncpg.pool
+
+from whippletree.errors import InvalidMessage, UsageError
+from whippletree.message.event import NewEvent, StoredEvent
+from whippletree.message.ids import StreamId
+from whippletree.message.upcast import Upcasters
+from whippletree.store.database import translated
+from whippletree.store.statements import call
+
+Executor: TypeAlias = (
+    "asyncpg.Connection | asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Pool[asyncpg.Record]"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which events of a stream to read. Without bounds, all of them."""
+
+    after: int = 0
+    up_to: int | None = None
+    until: datetime | None = None
+    types: Sequence[str] | None = None
+    backwards: bool = False
+    limit: int | None = None
+
+
+class EventStore:
+    """Appends and reads events. Everything is idempotent by event id."""
+
+    def __init__(
+        self,
+        connections: asyncpg.Pool[asyncpg.Record],
+        *,
+        schema: str = "whippletree",
+        upcasters: Upcasters | None = None,
+    ) -> None:
+        self._connections = connections
+        self._upcasters = upcasters or Upcasters()
+        self._append = call(schema, "append_events", 11)
+        self._read = call(schema, "read_events", 7)
+        self._stream_id_of = call(schema, "stream_id_of", 1)
+
+    async def append(
+        self,
+        stream: UUID | str,
+        events: Sequence[NewEvent],
+        *,
+        expected_version: int | None = None,
+        on: Executor | None = None,
+    ) -> tuple[int, ...]:
+        """Append events to a stream and return their versions.
+
+        Atomic: in the caller's transaction when `on` is its connection, else in one of its own. Raises `WrongVersion`,
+        which names both versions, when the stream is not at `expected_version`.
+        """
+        if not events:
+            raise UsageError("there is nothing to append")
+        for place, event in enumerate(events, 1):
+            try:
+                event.check()
+            except InvalidMessage as error:
+                raise InvalidMessage(f"event {place} ({event.event_id}): {error}") from None
+        executor = on or self._connections
+        count = len(events)
+        with translated():
+            stream_id = await self._identify(stream, executor)
+            versions = await executor.fetchval(
+                self._append,
+                [stream_id] * count,
+                [stream if isinstance(stream, str) else None] * count,
+                [event.event_id for event in events],
+                [event.event_type for event in events],
+                [event.shape for event in events],
+                [event.payload for event in events],
+                [event.metadata for event in events],
+                [event.correlation_id for event in events],
+                [event.causation_id for event in events],
+                [] if expected_version is None else [stream_id],
+                [] if expected_version is None else [expected_version],
+            )
+        return tuple(versions)
+
+    async def read(
+        self, stream: UUID | str, span: Span | None = None, *, on: Executor | None = None
+    ) -> list[StoredEvent]:
+        """The events of a stream, in their present shape."""
+        executor = on or self._connections
+        span = span or Span()
+        with translated():
+            rows = await executor.fetch(
+                self._read,
+                await self._identify(stream, executor),
+                span.after,
+                span.up_to,
+                span.until,
+                None if span.types is None else list(span.types),
+                span.backwards,
+                span.limit,
+            )
+        return [self._upcasters.lift(StoredEvent(*row)) for row in rows]
+
+    async def _identify(self, stream: UUID | str, executor: Executor) -> StreamId:
+        if isinstance(stream, UUID):
+            return StreamId(stream)
+        if not stream:
+            raise InvalidMessage("the stream's key is empty")
+        return StreamId(await executor.fetchval(self._stream_id_of, stream))

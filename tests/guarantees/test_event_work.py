@@ -1,0 +1,242 @@
+"""Events make work for perspectives and receptors, which is claimed, retried and parked like any other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from tests.conftest import Connect
+from tests.scenario import T0, S, minutes, seconds
+from whippletree.claim.batch import WorkBatch, WorkReport
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
+from whippletree.claim.instance import ServiceInstance
+from whippletree.message.event import NewEvent
+from whippletree.message.ids import StreamId
+from whippletree.message.outcome import (
+    PerspectiveCheckpointCompletion,
+    PerspectiveCheckpointFailure,
+    ReceptorProcessingCompletion,
+    ReceptorProcessingFailure,
+    Verdict,
+)
+from whippletree.store.event_store import EventStore
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+STREAM = StreamId(S)
+SUMMARY, STATS, MAIL = "perspective/summary", "perspective/stats", "receptor/mail"
+
+
+@pytest.fixture
+async def store(pool: Pool, db: asyncpg.Connection) -> EventStore:
+    await db.execute("SELECT register_perspective('summary', '{OrderPlaced, OrderShipped}', $1)", T0)
+    await db.execute("SELECT register_perspective('stats', '{.*Order.*}', $1)", T0)
+    await db.execute("SELECT register_receptor('mail', '{OrderShipped}')")
+    return EventStore(pool)
+
+
+@pytest.fixture
+def alice(pool: Pool) -> WorkCoordinator:
+    return WorkCoordinator(pool, ServiceInstance(service_name="alice"), CoordinatorSettings(max_attempts=3))
+
+
+@pytest.fixture
+def bob(pool: Pool) -> WorkCoordinator:
+    return WorkCoordinator(pool, ServiceInstance(service_name="bob"))
+
+
+def event(event_type: str) -> NewEvent:
+    return NewEvent(event_type=event_type, payload="{}")
+
+
+async def claims(worker: WorkCoordinator, *queues: str, later: float = 0) -> WorkBatch:
+    # Appended events are ready at the time of the server, which is long before T0.
+    report = WorkReport(limits=dict.fromkeys(queues, 10))
+    return await worker.process_work_batch(report, as_of=T0 + seconds(later))
+
+
+async def reports(worker: WorkCoordinator, *outcomes: Any, later: float = 0) -> WorkBatch:
+    return await worker.process_work_batch(WorkReport(outcomes=outcomes, limits={}), as_of=T0 + seconds(later))
+
+
+async def status(db: asyncpg.Connection, perspective: str = "summary") -> str | None:
+    query = "SELECT status FROM wh_perspective_checkpoints WHERE perspective_name = $1 AND stream_id = $2"
+    answer: str | None = await db.fetchval(query, perspective, S)
+    return answer
+
+
+def completed(version: int, perspective: str = "summary") -> PerspectiveCheckpointCompletion:
+    return PerspectiveCheckpointCompletion(STREAM, perspective, version)
+
+
+async def test_a_checkpoint_appears_with_the_event_in_its_transaction(
+    store: EventStore, connect: Connect, db: asyncpg.Connection
+) -> None:
+    writer = await connect()
+    transaction = writer.transaction()
+    await transaction.start()
+    await store.append(S, [event("OrderPlaced")], on=writer)
+    assert await status(writer) == "Pending"
+    assert await status(db) is None
+    await transaction.commit()
+    assert await status(db) == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("event_type", "wanted"),
+    [
+        ("OrderPlaced", {SUMMARY, STATS}),
+        ("MyApp.Events.OrderPlaced", {SUMMARY, STATS}),
+        ("OrderCancelled", {STATS}),
+        ("ReorderPlaced", set()),
+        ("OrderShipped", {SUMMARY, STATS, MAIL}),
+        ("Invoice", set()),
+    ],
+)
+async def test_a_pattern_means_a_type_in_any_namespace_and_no_other(
+    store: EventStore, db: asyncpg.Connection, event_type: str, wanted: set[str]
+) -> None:
+    await store.append(S, [event(event_type)])
+    assert {row["queue"] for row in await db.fetch("SELECT queue FROM wh_active_streams")} == wanted
+
+
+@pytest.mark.parametrize("pattern", ["Order(Created", "List`1[[Order", "", "a b", "x" * 201, "Order*"])
+async def test_a_pattern_that_means_nothing_is_refused_at_registration(db: asyncpg.Connection, pattern: str) -> None:
+    with pytest.raises(asyncpg.PostgresError, match="is not a pattern of event types") as refusal:
+        await db.execute("SELECT register_perspective('broken', $1)", [pattern])
+    assert refusal.value.sqlstate == "WH004"
+
+
+async def test_a_perspective_goes_from_its_checkpoint_on(store: EventStore, alice: WorkCoordinator) -> None:
+    await store.append(S, [event("OrderPlaced"), event("Invoice"), event("OrderShipped")])
+    (work,) = (await claims(alice, SUMMARY)).claimed_perspective_work
+    assert (work.perspective_name, work.checkpoint, work.version, work.attempts) == ("summary", 0, 3, 1)
+    assert work.last_processed_event_id is None
+    assert (await reports(alice, completed(3))).rejected == []
+    assert (await claims(alice, SUMMARY)).empty
+
+    await store.append(S, [event("OrderShipped")])
+    (work,) = (await claims(alice, SUMMARY)).claimed_perspective_work
+    assert (work.checkpoint, work.version) == (3, 4)
+    assert work.last_processed_event_id == (await store.read(S))[2].event_id
+
+
+async def test_an_event_that_arrives_in_the_middle_of_a_run_is_not_forgotten(
+    store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    await store.append(S, [event("OrderPlaced")])
+    await claims(alice, SUMMARY)
+    await store.append(S, [event("OrderShipped")])
+    await reports(alice, completed(1))
+    assert await status(db) == "Pending"
+    (work,) = (await claims(alice, SUMMARY)).claimed_perspective_work
+    assert (work.checkpoint, work.version) == (1, 2)
+
+
+async def test_perspectives_and_receptors_do_not_wait_for_each_other(store: EventStore, alice: WorkCoordinator) -> None:
+    await store.append(S, [event("OrderShipped")])
+    batch = await claims(alice, SUMMARY, STATS, MAIL)
+    assert {work.perspective_name for work in batch.claimed_perspective_work} == {"summary", "stats"}
+    (mail,) = batch.claimed_receptor_work
+    parked = ReceptorProcessingFailure(mail.event_id, "mail", "boom", verdict=Verdict.PARK)
+    await reports(alice, parked, PerspectiveCheckpointFailure(STREAM, "stats", "boom"), completed(1))
+    await store.append(S, [event("OrderShipped")])
+    batch = await claims(alice, SUMMARY, MAIL)
+    assert [work.perspective_name for work in batch.claimed_perspective_work] == ["summary"]
+    assert batch.claimed_receptor_work == []
+
+
+async def test_a_failed_checkpoint_waits_then_is_tried_alone_then_parked(
+    store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    await store.append(S, [event("OrderPlaced"), event("OrderShipped")])
+    for attempt, later in enumerate((0, 1000, 2000), 1):
+        (work,) = (await claims(alice, SUMMARY, later=later)).claimed_perspective_work
+        assert (work.attempts, work.version) == (attempt, 2 if attempt == 1 else 1)
+        failed = PerspectiveCheckpointFailure(STREAM, "summary", f"boom {attempt}", retry_seconds=60)
+        assert (await reports(alice, failed, later=later)).rejected == []
+        assert await status(db) == "Failed"
+        assert (await claims(alice, SUMMARY, later=later + 59)).empty
+    assert (await claims(alice, SUMMARY, later=1_000_000)).empty
+    row = await db.fetchrow("SELECT error, parked FROM wh_perspective_checkpoints WHERE status = 'Failed'")
+    assert row is not None
+    assert tuple(row) == ("boom 3", True)
+
+    await db.execute("UPDATE wh_perspective_checkpoints SET status = 'Pending', error = NULL WHERE status = 'Failed'")
+    assert (await claims(alice, SUMMARY, later=1_000_000)).claimed_perspective_work[0].attempts == 1
+    await reports(alice, completed(1), completed(2), later=1_000_000)
+    assert await status(db) == "Completed"
+
+
+async def test_a_receptor_gets_only_its_events_and_its_log_says_who_handled_them(
+    store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    await store.append(S, [event("OrderPlaced"), event("OrderShipped"), event("Invoice"), event("OrderShipped")])
+    work = (await claims(alice, MAIL)).claimed_receptor_work
+    assert [piece.version for piece in work] == [2, 4]
+    first, second = work
+    failed = ReceptorProcessingFailure(second.event_id, "mail", "boom", retry_seconds=60)
+    answer = await reports(alice, ReceptorProcessingCompletion(first.event_id, "mail"), failed)
+    assert answer.rejected == []
+    rows = await db.fetch("SELECT version, status, attempts, error FROM wh_receptor_processing ORDER BY version")
+    assert [tuple(row) for row in rows] == [(2, "Completed", 1, None), (4, "Failed", 1, "boom")]
+    handler = await db.fetchval("SELECT instance_id FROM wh_receptor_processing WHERE status = 'Completed'")
+    assert handler == alice.instance.instance_id
+    (again,) = (await claims(alice, MAIL, later=60)).claimed_receptor_work
+    assert (again.version, again.attempts) == (4, 2)
+
+
+async def test_a_stream_of_a_perspective_has_one_holder_and_a_late_one_is_refused(
+    store: EventStore, alice: WorkCoordinator, bob: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    await store.append(S, [event("OrderPlaced")])
+    assert len((await claims(alice, SUMMARY)).claimed_perspective_work) == 1
+    assert (await claims(bob, SUMMARY)).empty
+    # The lease has run out: it is anybody's.
+    assert len((await claims(bob, SUMMARY, later=301)).claimed_perspective_work) == 1
+    (rejection,) = (await reports(alice, completed(1), later=302)).rejected
+    assert (rejection.message_id, rejection.reason) == (S, "lease lost")
+    assert (await reports(bob, completed(1), later=303)).rejected == []
+    assert await db.fetchval("SELECT version FROM wh_checkpoints") == 1
+
+
+async def test_a_new_perspective_works_off_the_history(
+    store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    await store.append(S, [event("OrderPlaced")])
+    await store.append("other", [event("Invoice")])
+    assert await db.fetchval("SELECT register_perspective('late', '{OrderPlaced}', $1)", T0)
+    assert not await db.fetchval("SELECT register_perspective('late', '{OrderPlaced}', $1)", T0)
+    (work,) = (await claims(alice, "perspective/late")).claimed_perspective_work
+    assert (work.stream_id, work.checkpoint, work.version) == (S, 0, 1)
+
+
+async def test_the_same_in_json(store: EventStore, db: asyncpg.Connection) -> None:
+    await store.append(S, [event("OrderShipped")])
+    identity = "p_instance_id => $1, p_service_name => 'json', p_host_name => 'host', p_process_id => 1, p_as_of => $2"
+    me = UUID("11111111-1111-4111-8111-111111111111")
+    row = await db.fetchrow(f"SELECT * FROM process_work_batch({identity})", me, T0)
+    assert row is not None
+    perspectives = json.loads(row["claimed_perspective_work"])
+    (receptor,) = json.loads(row["claimed_receptor_work"])
+    assert {work["perspective_name"] for work in perspectives} == {"summary", "stats"}
+    assert (receptor["receptor_name"], receptor["event_type"], receptor["version"]) == ("mail", "OrderShipped", 1)
+
+    done = {"stream_id": str(S), "perspective_name": "summary", "last_event_id": receptor["event_id"]}
+    row = await db.fetchrow(
+        f"SELECT * FROM process_work_batch({identity}, p_perspective_completions => $3, p_perspective_failures => $4, "
+        "p_receptor_completions => $5, p_receptor_failures => $6)",
+        *(me, T0 + minutes(1)),
+        json.dumps([done, {"perspective_name": "nobody", "stream_id": str(S), "last_event_id": receptor["event_id"]}]),
+        json.dumps([{"stream_id": str(S), "perspective_name": "stats", "error": "boom"}]),
+        json.dumps([{"event_id": receptor["event_id"], "receptor_name": "mail"}, {"receptor_name": "mail"}]),
+        json.dumps([]),
+    )
+    assert row is not None
+    reasons = [rejection["reason"] for rejection in json.loads(row["rejected"])]
+    assert sorted(reasons) == ["lease lost", "unknown event: its id is missing or is not a UUID"]
+    assert [await status(db), await status(db, "stats")] == ["Completed", "Failed"]
+    assert await db.fetchval("SELECT status FROM wh_receptor_processing") == "Completed"

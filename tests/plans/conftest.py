@@ -1,0 +1,62 @@
+"""A backlog that would make a careless plan expensive, and statistics that would make the planner careless."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from tests.conftest import Connect
+from tests.plans.explained import Explained
+from tests.scenario import T0
+
+STREAMS = 1_500
+PER_STREAM = 4
+LIMIT = 20
+
+_MESSAGES = """
+    INSERT INTO wh_messages (queue, stream_id, version, message_id, message_type, topic, payload, created_at)
+    SELECT 'outbox', md5('s' || s)::uuid, v, gen_random_uuid(), 'Happened', 'topic', '{}', $3
+    FROM generate_series(1, $2::integer) v, generate_series(1, $1::integer) s
+"""
+_ACTIVE = """
+    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
+    SELECT 'outbox', md5('s' || s)::uuid, partition_of(md5('s' || s)::uuid, 10000),
+      $2::timestamptz - s * interval '1 millisecond', 0, $2
+    FROM generate_series(1, $1::integer) s
+"""
+_TABLES = ("wh_messages", "wh_active_streams", "wh_streams", "wh_partitions")
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """An instance that owns everything, and many more messages than it can take."""
+
+    explained: Explained
+    connection: asyncpg.Connection
+    instance_id: UUID
+
+
+@pytest.fixture(params=["analyzed", "analyzed while empty", "never analyzed"])
+async def backlog(request: pytest.FixtureRequest, connect: Connect) -> Backlog:
+    connection = await connect()
+    instance_id = uuid4()
+    for table in _TABLES:
+        await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    if request.param == "analyzed while empty":
+        await connection.execute(f"ANALYZE {', '.join(_TABLES)}")
+    await connection.execute("SELECT record_heartbeat($1, 'plans', 'test', 1, '{}', false, $2)", instance_id, T0)
+    await connection.execute("SELECT own_partitions($1, NULL, $2)", instance_id, T0)
+    await connection.execute(
+        "INSERT INTO wh_streams (stream_id, outbox_version)"
+        " SELECT md5('s' || s)::uuid, $2 FROM generate_series(1, $1::integer) s",
+        STREAMS,
+        PER_STREAM,
+    )
+    await connection.execute(_MESSAGES, STREAMS, PER_STREAM, T0)
+    await connection.execute(_ACTIVE, STREAMS, T0)
+    if request.param == "analyzed":
+        await connection.execute(f"ANALYZE {', '.join(_TABLES)}")
+    return Backlog(await Explained.on(connection), connection, instance_id)

@@ -1,0 +1,151 @@
+"""A claim does not walk over what is long done, and what lies behind its horizon is late, never lost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import asyncpg
+import pytest
+
+from tests.conftest import Connect
+from tests.plans.explained import Explained
+from tests.scenario import Given, seconds
+from whippletree.claim.batch import WorkReport
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.horizon import ReadyHorizon
+from whippletree.claim.instance import ServiceInstance
+from whippletree.message.envelope import Queue
+from whippletree.message.ids import MessageId, new_message_id
+from whippletree.message.outcome import MessageCompletion
+
+NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
+OUTBOX = {Queue.OUTBOX: 100}
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def horizon(clock: Clock) -> ReadyHorizon:
+    return ReadyHorizon(clock)
+
+
+def test_the_first_claim_scans_in_full(horizon: ReadyHorizon) -> None:
+    assert horizon.begin(["outbox"]).since is None
+
+
+def test_the_next_claim_starts_just_before_the_oldest_work_of_the_last_one(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=0.01, oldest=NOON)
+    since = horizon.begin(["outbox"]).since
+    assert since is not None
+    assert timedelta() < NOON - since < seconds(1)
+
+
+def test_full_scans_take_a_twentieth_of_the_time(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=0.1, oldest=NOON)
+    clock.now += 1.9
+    assert horizon.begin(["outbox"]).since is not None
+    clock.now += 0.2
+    assert horizon.begin(["outbox"]).since is None
+
+
+def test_a_slow_full_scan_is_due_again_after_ten_seconds(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=5, oldest=NOON)
+    clock.now += 10
+    assert horizon.begin(["outbox"]).since is None
+
+
+def test_a_claim_that_found_nothing_leaves_the_horizon_where_it_was(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=1, oldest=NOON)
+    before = horizon.begin(["outbox"]).since
+    _claim(horizon, clock, took=0.1, oldest=None)
+    assert horizon.begin(["outbox"]).since == before
+
+
+def test_a_queue_that_was_never_claimed_from_is_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=1, oldest=NOON)
+    assert horizon.begin(["outbox", "inbox"]).since is None
+
+
+def test_other_partitions_are_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=1, oldest=NOON)
+    horizon.reset()
+    assert horizon.begin(["outbox"]).since is None
+
+
+async def test_work_that_was_committed_late_is_claimed_all_the_same(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, connect: Connect
+) -> None:
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="late"))
+    now = datetime.now(UTC)
+    slow = await connect()
+    transaction = slow.transaction()
+    await transaction.start()
+    (late,) = await given.outbox(stream=new_message_id(), as_of=now - seconds(60), on=slow)
+    (early,) = await given.outbox(stream=new_message_id(), as_of=now)
+    assert await _worked(coordinator) == [early.message_id]
+    await transaction.commit()
+
+    claimed: list[MessageId] = []
+    for _ in range(10_000):
+        claimed = await _worked(coordinator)
+        if claimed:
+            break
+    assert claimed == [late.message_id]
+
+
+async def test_a_claim_behind_its_horizon_does_not_read_what_an_old_snapshot_keeps(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, connect: Connect
+) -> None:
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="snapshot"))
+    watcher = await connect()
+    await watcher.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    await watcher.fetch("SELECT FROM wh_messages")
+    now = datetime.now(UTC)
+    for _ in range(5):
+        await given.outbox(stream=None, count=200, as_of=now - seconds(60))
+        while await _worked(coordinator):
+            pass
+    await given.outbox(stream=new_message_id(), as_of=now)
+
+    explained = await Explained.on(await connect())
+    full = await _blocks_read(explained, coordinator, now - seconds(3600), now)
+    bounded = await _blocks_read(explained, coordinator, now - seconds(0.1), now)
+    assert bounded < full / 3
+    await watcher.execute("COMMIT")
+
+
+def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, oldest: datetime | None) -> None:
+    scan = horizon.begin(["outbox"])
+    clock.now += took
+    row = cast("asyncpg.Record", ("claimed", "outbox", *[None] * 13, str(oldest.timestamp()) if oldest else None))
+    horizon.end(scan, [row] if oldest else [])
+
+
+async def _worked(coordinator: WorkCoordinator) -> list[MessageId]:
+    """Claim and complete; what was claimed."""
+    batch = await coordinator.process_work_batch(WorkReport(limits=OUTBOX))
+    claimed = [message.message_id for message in batch.claimed_outbox_messages]
+    await coordinator.process_work_batch(WorkReport(outcomes=[MessageCompletion(id_) for id_ in claimed], limits={}))
+    return claimed
+
+
+async def _blocks_read(explained: Explained, coordinator: WorkCoordinator, since: datetime, as_of: datetime) -> int:
+    plans = await explained.plans(
+        "SELECT * FROM pick_streams(ARRAY[$1::uuid], 'outbox', 10, 100, 16777216, 10, $2, $3)",
+        *(coordinator.instance.instance_id, since, as_of),
+    )
+    (pick,) = [plan for plan in plans if "candidate AS MATERIALIZED" in plan.statement]
+    return int(pick.root.facts["Shared Hit Blocks"] + pick.root.facts["Shared Read Blocks"])

@@ -1,0 +1,58 @@
+"""A claim costs what it takes, however much waits and whatever the planner believes about the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plans.conftest import LIMIT, Backlog
+from tests.plans.explained import Plan
+from tests.scenario import T0
+
+_CLAIM = "SELECT * FROM claim_messages($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
+_BIG = ("wh_messages", "wh_active_streams", "wh_partitions")
+_AHEAD = 1
+"""The sum of bytes before each message looks one message ahead."""
+
+
+@pytest.fixture(params=[1, 12], ids=["first call", "after many calls"])
+async def claim(request: pytest.FixtureRequest, backlog: Backlog) -> list[Plan]:
+    """The plans of a claim; after many calls PostgreSQL uses a plan that does not know the arguments."""
+    plans: list[Plan] = []
+    for _ in range(request.param):
+        plans = await backlog.explained.plans(_CLAIM, backlog.instance_id, LIMIT, T0)
+    return plans
+
+
+async def test_a_claim_locks_streams_as_it_reads_the_ready_index_and_stops_at_its_limit(claim: list[Plan]) -> None:
+    pick = _pick(claim)
+    (lock,) = pick.steps("LockRows")
+    assert lock.parent is not None
+    assert lock.parent.kind == "Limit"
+    assert not [node for node in lock.below() if "Sort" in node.kind]
+    (scan,) = [node for node in lock.below() if node.table == "wh_active_streams"]
+    assert (scan.kind, scan.index) == ("Index Scan", "wh_active_streams_ready")
+    assert "ready_at <=" in scan.condition
+    assert "ready_at >=" in scan.condition
+    assert scan.rows_read <= LIMIT
+
+
+async def test_a_claim_reads_the_messages_of_a_stream_from_its_head_on(claim: list[Plan]) -> None:
+    scans = _pick(claim).steps(table="wh_messages")
+    # One for what is next, one for the first that is not due.
+    assert {scan.index for scan in scans} <= {"wh_messages_pkey", "wh_messages_scheduled"}
+    for scan in scans:
+        assert "version > c.head_version" in scan.condition
+    assert sum(scan.rows_read for scan in scans) <= LIMIT + _AHEAD
+
+
+async def test_no_step_of_a_claim_reads_more_than_it_takes(claim: list[Plan]) -> None:
+    scans = [node for plan in claim for table in _BIG for node in plan.steps(table=table)]
+    assert scans
+    for scan in scans:
+        assert scan.kind in ("Index Scan", "Index Only Scan", "ModifyTable", "LockRows"), scan.facts
+        assert scan.rows_read <= LIMIT + _AHEAD, scan.facts
+
+
+def _pick(plans: list[Plan]) -> Plan:
+    (plan,) = [plan for plan in plans if "candidate AS MATERIALIZED" in plan.statement]
+    return plan

@@ -1,0 +1,83 @@
+"""Reports and stores find their rows by key, however many others there are."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from tests.plans.conftest import LIMIT, PER_STREAM, Backlog
+from tests.plans.explained import Plan
+from tests.scenario import T0
+from whippletree.message.ids import new_message_id
+
+_CLAIM = "SELECT * FROM claim_messages($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
+_BIG = ("wh_messages", "wh_active_streams", "wh_streams")
+_CALLS = 8
+"""After so many calls PostgreSQL no longer looks at the arguments when it plans."""
+
+
+async def test_completing_finds_messages_and_streams_by_key(backlog: Backlog) -> None:
+    for _ in range(_CALLS):
+        streams, tokens = await _claimed(backlog)
+        plans = await backlog.explained.plans(
+            "SELECT complete_messages($1, $2, $3, $4, $5, false, $6)",
+            *(backlog.instance_id, _outbox(streams), streams, tokens, [PER_STREAM] * len(streams), T0),
+        )
+        _assert_by_key(plans, LIMIT)
+    assert not await backlog.connection.fetchval("SELECT count(*) FROM wh_active_streams WHERE head_version > 0")
+
+
+async def test_removing_drained_streams_looks_for_the_next_message_only(backlog: Backlog) -> None:
+    for _ in range(_CALLS):
+        streams, _ = await _claimed(backlog)
+        plans = await backlog.explained.plans(
+            "SELECT remove_drained_streams($1, $2, $3)", _outbox(streams), streams, [0] * len(streams)
+        )
+        _assert_by_key(plans, LIMIT)
+
+
+async def test_renewing_failing_and_releasing_find_their_streams_by_key(backlog: Backlog) -> None:
+    for _ in range(_CALLS):
+        streams, tokens = await _claimed(backlog)
+        held = (backlog.instance_id, _outbox(streams), streams, tokens)
+        plans = await backlog.explained.plans("SELECT renew_leases($1, $2, $3, $4, 300, $5)", *held, T0)
+        plans += await backlog.explained.plans("SELECT lock_streams($1, $2)", _outbox(streams), streams)
+        plans += await backlog.explained.plans(
+            "SELECT release_messages($1, $2, $3, $4, $5, $6)", *held, [None] * len(streams), T0
+        )
+        _assert_by_key(plans, LIMIT)
+
+
+async def test_storing_finds_its_streams_by_key(backlog: Backlog) -> None:
+    streams: list[UUID] = [
+        row[0] for row in await backlog.connection.fetch("SELECT stream_id FROM wh_streams LIMIT $1", LIMIT)
+    ]
+    count = len(streams)
+    nothing: list[Any] = [None] * count
+    for _ in range(_CALLS):
+        plans = await backlog.explained.plans(
+            "SELECT store_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            *(streams, nothing, [new_message_id() for _ in streams], ["Happened"] * count, ["topic"] * count),
+            *(["{}"] * count, nothing, nothing, nothing, nothing, T0),
+        )
+        _assert_by_key(plans, LIMIT)
+
+
+async def _claimed(backlog: Backlog) -> tuple[list[UUID], list[int]]:
+    rows = await backlog.connection.fetch(_CLAIM, backlog.instance_id, LIMIT, T0)
+    tokens = {row["stream_id"]: row["lease_token"] for row in rows}
+    return list(tokens), list(tokens.values())
+
+
+def _outbox(streams: list[UUID]) -> list[str]:
+    return ["outbox"] * len(streams)
+
+
+def _assert_by_key(plans: list[Plan], rows: int) -> None:
+    touched = [node for plan in plans for table in _BIG for node in plan.steps(table=table)]
+    assert touched
+    for node in touched:
+        assert node.kind in ("Index Scan", "Index Only Scan", "ModifyTable"), node.facts
+        if node.kind != "ModifyTable":
+            assert node.condition, node.facts
+            assert node.rows_read <= rows, node.facts

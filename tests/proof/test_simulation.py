@@ -1,0 +1,29 @@
+"""Instances that crash, sleep, lose answers and disagree about the time keep every stream in order and lose nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.proof.simulation import simulate
+from whippletree.settings import Dsn
+
+_FIRST = int(os.environ.get("WHIPPLETREE_SEED", "0"))
+"""The first seed. Every run of the tests takes the same ones, unless it is told otherwise."""
+_SCHEDULES = 125
+_TESTS = 16
+
+
+@pytest.mark.parametrize("part", range(_TESTS))
+async def test_every_schedule_keeps_order_and_drains(dsn: Dsn, part: int) -> None:
+    first = _FIRST + part * _SCHEDULES
+    assert await simulate(dsn, range(first, first + _SCHEDULES)) > 20 * _SCHEDULES
+
+
+async def test_a_seed_makes_the_same_schedule_wherever_it_runs(dsn: Dsn) -> None:
+    alone: list[str] = []
+    await simulate(dsn, [_FIRST + 3], tell=alone.append)
+    after_others: list[str] = []
+    await simulate(dsn, range(_FIRST, _FIRST + 4), tell=after_others.append)
+    assert alone == after_others[-1:]

@@ -1,0 +1,68 @@
+"""Storing to be published: numbered, validated before anything is sent, and fast with asyncpg."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from tests.scenario import S
+from whippletree.errors import InvalidMessage
+from whippletree.message.envelope import OutboxMessage
+from whippletree.store.new_messages import stream_id_of
+from whippletree.store.outbox import store_outbox
+
+
+async def test_versions_are_dense_per_stream_and_come_back_in_the_order_given(db: asyncpg.Connection) -> None:
+    streams = ["a", "b", None, "a", S, "a", str(S).upper(), "b"]
+    messages = [OutboxMessage(message_type="Happened", payload="{}", stream=stream) for stream in streams]
+    assert await store_outbox(messages, on=db) == (1, 1, 1, 2, 1, 3, 2, 2)
+    assert await store_outbox(messages[:0], on=db) == ()
+    stored = await db.fetch("SELECT message_id, version FROM wh_outbox")
+    assert {row["message_id"]: row["version"] for row in stored} == dict(
+        zip([m.message_id for m in messages], (1, 1, 1, 2, 1, 3, 2, 2), strict=True)
+    )
+
+
+async def test_a_savepoint_takes_its_messages_and_their_versions_with_it(db: asyncpg.Connection) -> None:
+    async with db.transaction():
+        assert await store_outbox([OutboxMessage(message_type="Happened", payload="1", stream=S)], on=db) == (1,)
+        savepoint = db.transaction()
+        await savepoint.start()
+        assert await store_outbox([OutboxMessage(message_type="Happened", payload="2", stream=S)], on=db) == (2,)
+        await savepoint.rollback()
+        assert await store_outbox([OutboxMessage(message_type="Happened", payload="3", stream=S)], on=db) == (2,)
+    payloads = await db.fetch("SELECT payload FROM wh_outbox ORDER BY version")
+    assert [row["payload"] for row in payloads] == ["1", "3"]
+
+
+async def test_python_and_sql_agree_on_the_stream_that_a_key_names(db: asyncpg.Connection) -> None:
+    for key in ("customer 42", "ä€😀", " ", "\\", str(S).upper(), "5eed0000", f"{{{S}}}", "a\n", "%s", f"{S}\n"):
+        assert await db.fetchval("SELECT stream_id_of($1)", key) == stream_id_of(key), key
+
+
+async def test_nothing_is_sent_when_one_message_is_bad(db: asyncpg.Connection) -> None:
+    good = OutboxMessage(message_type="Happened", payload="{}")
+    bad = OutboxMessage(message_type="Happened", payload="{")
+    async with db.transaction():
+        before = await db.fetchval("SELECT pg_current_xact_id_if_assigned()")
+        with pytest.raises(
+            InvalidMessage, match=rf"^message 2 \({bad.message_id}\) cannot be stored: payload is not JSON"
+        ):
+            await store_outbox([good, bad, good], on=db)
+        assert await db.fetchval("SELECT pg_current_xact_id_if_assigned()") == before
+
+
+async def test_a_larger_payload_is_stored_where_the_installation_allows_it(db: asyncpg.Connection) -> None:
+    large = OutboxMessage(message_type="Happened", payload='"' + "x" * 300_000 + '"')
+    with pytest.raises(InvalidMessage, match="payload has 300002 bytes, more than the 262144 allowed"):
+        await store_outbox([large], on=db)
+    with pytest.raises(InvalidMessage, match="message 1 cannot be stored: payload has 300002 bytes"):
+        await store_outbox([large], on=db, max_payload_bytes=1_000_000)
+    await db.execute("UPDATE wh_settings SET max_payload_bytes = 1000000")
+    assert await store_outbox([large], on=db, max_payload_bytes=1_000_000) == (1,)
+
+
+async def test_text_that_only_looks_like_nul_is_stored(db: asyncpg.Connection) -> None:
+    payload = '"a backslash, then u0000: \\\\u0000"'
+    assert await store_outbox([OutboxMessage(message_type="Happened", payload=payload)], on=db) == (1,)
+    assert await db.fetchval("SELECT payload FROM wh_outbox") == payload
