@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import cast
 
 import asyncpg
@@ -19,7 +19,6 @@ from whippletree.message.envelope import Queue
 from whippletree.message.ids import MessageId, new_message_id
 from whippletree.message.outcome import MessageCompletion
 
-NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
 OUTBOX = {Queue.OUTBOX: 100}
 
 
@@ -43,46 +42,47 @@ def horizon(clock: Clock) -> ReadyHorizon:
 
 
 def test_the_first_claim_scans_in_full(horizon: ReadyHorizon) -> None:
-    assert horizon.begin(["outbox"]).since is None
+    assert horizon.begin(["outbox"]).look_back is None
 
 
 def test_the_next_claim_starts_just_before_the_oldest_work_of_the_last_one(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.01, oldest=NOON)
-    since = horizon.begin(["outbox"]).since
-    assert since is not None
-    assert timedelta() < NOON - since < seconds(1)
+    _claim(horizon, clock, took=0.01, age=60)
+    look_back = horizon.begin(["outbox"]).look_back
+    assert look_back is not None
+    assert 60.01 < look_back < 61
+
+
+def test_a_claim_that_found_nothing_has_seen_everything_until_then(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=0.5, age=None)
+    clock.now += 2
+    look_back = horizon.begin(["outbox"]).look_back
+    assert look_back is not None
+    assert 2.5 < look_back < 3
 
 
 def test_full_scans_take_a_twentieth_of_the_time(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.1, oldest=NOON)
+    _claim(horizon, clock, took=0.1, age=60)
     clock.now += 1.9
-    assert horizon.begin(["outbox"]).since is not None
+    assert horizon.begin(["outbox"]).look_back is not None
     clock.now += 0.2
-    assert horizon.begin(["outbox"]).since is None
+    assert horizon.begin(["outbox"]).look_back is None
 
 
 def test_a_slow_full_scan_is_due_again_after_ten_seconds(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=5, oldest=NOON)
+    _claim(horizon, clock, took=5, age=60)
     clock.now += 10
-    assert horizon.begin(["outbox"]).since is None
-
-
-def test_a_claim_that_found_nothing_leaves_the_horizon_where_it_was(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
-    before = horizon.begin(["outbox"]).since
-    _claim(horizon, clock, took=0.1, oldest=None)
-    assert horizon.begin(["outbox"]).since == before
+    assert horizon.begin(["outbox"]).look_back is None
 
 
 def test_a_queue_that_was_never_claimed_from_is_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
-    assert horizon.begin(["outbox", "inbox"]).since is None
+    _claim(horizon, clock, took=1, age=60)
+    assert horizon.begin(["outbox", "inbox"]).look_back is None
 
 
 def test_other_partitions_are_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
+    _claim(horizon, clock, took=1, age=60)
     horizon.reset()
-    assert horizon.begin(["outbox"]).since is None
+    assert horizon.begin(["outbox"]).look_back is None
 
 
 async def test_work_that_was_committed_late_is_claimed_all_the_same(
@@ -127,11 +127,30 @@ async def test_a_claim_behind_its_horizon_does_not_read_what_an_old_snapshot_kee
     await watcher.execute("COMMIT")
 
 
-def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, oldest: datetime | None) -> None:
+async def test_an_idle_instance_does_not_read_the_backlog_of_another(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, connect: Connect
+) -> None:
+    idle, busy = (WorkCoordinator(pool, ServiceInstance(service_name=name)) for name in ("idle", "busy"))
+    nothing = WorkReport(limits={Queue.OUTBOX: 0})
+    for _ in range(2):
+        for coordinator in (idle, busy):
+            await coordinator.process_work_batch(nothing)
+    now = datetime.now(UTC)
+    await given.outbox(stream=None, count=2000, as_of=now - seconds(60))
+    while await _worked(idle):
+        pass
+    explained = await Explained.on(await connect())
+    full = await _blocks_read(explained, idle, now - seconds(3600), now)
+    bounded = await _blocks_read(explained, idle, now - seconds(1), now)
+    assert bounded < full / 10
+    assert len(await _worked(busy)) == 100
+
+
+def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, age: float | None) -> None:
     scan = horizon.begin(["outbox"])
     clock.now += took
-    row = cast("asyncpg.Record", ("claimed", "outbox", *[None] * 13, str(oldest.timestamp()) if oldest else None))
-    horizon.end(scan, [row] if oldest else [])
+    row = cast("asyncpg.Record", ("claimed", "outbox", *[None] * 13, str(age)))
+    horizon.end(scan, [] if age is None else [row])
 
 
 async def _worked(coordinator: WorkCoordinator) -> list[MessageId]:

@@ -172,6 +172,13 @@ MUTANTS = (
         "v_present = cardinality(p_stream_ids);\n  END LOOP",
         "true;\n  END LOOP",
     ),
+    _mutant("storing one does not keep the workers' row", "activate_stream", " FOR KEY SHARE"),
+    _mutant(
+        "storing one asks once for the workers' row",
+        "activate_stream",
+        "    EXIT WHEN FOUND;\n    INSERT",
+        "    EXIT;\n    INSERT",
+    ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
     _mutant("renewals lock as they come", "renew_leases", "    ORDER BY s.queue, s.stream_id\n"),
     _mutant("streams numbered as they come", "number_messages", "ORDER BY m.stream_id\n", "ORDER BY min(m.ordinal)\n"),

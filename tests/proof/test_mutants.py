@@ -96,6 +96,8 @@ KILLS = {
         leased, op.store(1, never_waits=True), op.renew(ALICE), verdict="waited for another"
     ),
     "storing asks once for the workers' row": harness(leased, op.store(1), op.complete(ALICE), verdict="stranded"),
+    "storing one does not keep the workers' row": harness(leased, op.insert(), op.complete(ALICE), verdict="stranded"),
+    "storing one asks once for the workers' row": harness(leased, op.insert(), op.complete(ALICE), verdict="stranded"),
     "streams locked as they come": harness(
         both_leased,
         op.renew(ALICE, 1),

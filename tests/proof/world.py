@@ -166,7 +166,7 @@ async def store(connection: asyncpg.Connection, streams: Sequence[UUID], as_of: 
     count = len(streams)
     nothing = [None] * count
     versions: list[int] = await connection.fetchval(
-        "SELECT store_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        "SELECT store_messages('outbox', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         list(streams),
         nothing,
         [uuid4() for _ in streams],

@@ -100,7 +100,7 @@ class WorkCoordinator:
                 handed_in = _without(reports, finished)
                 # A time that the caller chose may lie before the horizon.
                 scan = self._horizon.begin([] if as_of else [queue for queue, limit in claim.items() if limit > 0])
-                arguments = self._arguments(report, handed_in, claim, scan.since)
+                arguments = self._arguments(report, handed_in, claim, scan.look_back)
                 with self._unanswered.sending(connection, report, reports, claim):
                     rows = await connection.fetch(self._process_work, *arguments, as_of)
                 self._horizon.end(scan, rows)
@@ -108,7 +108,7 @@ class WorkCoordinator:
         return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored))
 
     def _arguments(
-        self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], ready_since: datetime | None
+        self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], look_back: float | None
     ) -> tuple[Any, ...]:
         return (
             *self._identity(),
@@ -121,7 +121,7 @@ class WorkCoordinator:
             [str(queue) for queue in claim],
             list(claim.values()),
             *self._terms(),
-            ready_since,
+            look_back,
             WorkBatchFlags.DEBUG_MODE in report.flags,
             report.wait,
             self._partitions_version,

@@ -45,5 +45,5 @@ AS $$
     COALESCE(r.queues, '{}'), COALESCE(r.streams, '{}'), COALESCE(r.tokens, '{}'), COALESCE(r.versions, '{}'),
     COALESCE(n.queues, '{}'), COALESCE(n.streams, '{}'), COALESCE(n.tokens, '{}'),
     q.queues, q.limits, p_lease_seconds, p_stale_threshold_seconds, p_max_partitions, 100, 16777216,
-    p_max_attempts, '-infinity', 'debug_mode' = ANY (p_flags), false, NULL, p_as_of) w;
+    p_max_attempts, NULL, 'debug_mode' = ANY (p_flags), false, NULL, p_as_of) w;
 $$;
