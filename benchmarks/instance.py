@@ -6,13 +6,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import asyncpg
-
-from whippletree.claim.batch import WorkBatchFlags, WorkReport
+from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.message.envelope import Queue
 from whippletree.message.outcome import MessageCompletion, Outcome
+from whippletree.settings import Dsn
+from whippletree.store.database import open_pool
 
 LIMIT = 500
 
@@ -20,10 +20,9 @@ LIMIT = 500
 @asynccontextmanager
 async def instance(dsn: str, **server_settings: str) -> AsyncIterator[WorkCoordinator]:
     """An instance that has joined and owns its partitions."""
-    pool = asyncpg.create_pool(dsn, min_size=1, max_size=1, server_settings=server_settings)
-    async with pool:
+    async with open_pool(Dsn(dsn), size=1, server_settings=server_settings) as pool:
         coordinator = WorkCoordinator(pool, ServiceInstance(service_name="benchmark"))
-        await coordinator.process_work_batch(WorkReport(flags=WorkBatchFlags.SKIP_CLAIM))
+        await coordinator.process_work_batch(WorkReport(limits={Queue.OUTBOX: 0}))
         yield coordinator
         await coordinator.leave()
 

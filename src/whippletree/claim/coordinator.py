@@ -172,8 +172,8 @@ class WorkCoordinator:
         work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
         for pieces in work:
             self.held.add(pieces)
-            for piece in pieces:
-                self._last_tokens[piece.queue] = piece.lease_token
+            # Tokens rise, and one claim of a queue has one token.
+            self._last_tokens.update({piece.queue: piece.lease_token for piece in pieces})
         return WorkBatch(
             claimed_outbox_messages=claimed[Queue.OUTBOX],
             claimed_inbox_messages=claimed[Queue.INBOX],

@@ -64,7 +64,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
         _check_envelope(self, max_payload_bytes)
 
 
-class ClaimedMessage(msgspec.Struct, frozen=True):
+class ClaimedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message in hand, under a lease. `version` is its place in its stream: 1, 2, 3 … without a gap."""
 
     queue: str

@@ -53,7 +53,7 @@ class Verdict(StrEnum):
     """Try again without counting the attempt: the message is not to blame."""
 
 
-class MessageCompletion(msgspec.Struct, frozen=True):
+class MessageCompletion(msgspec.Struct, frozen=True, gc=False):
     """The message is done."""
 
     message_id: MessageId
