@@ -172,10 +172,10 @@ MUTANTS = (
         "v_present = cardinality(p_stream_ids);\n  END LOOP",
         "true;\n  END LOOP",
     ),
-    _mutant("storing one does not keep the workers' row", "activate_stream", " FOR KEY SHARE"),
+    _mutant("storing one does not keep the workers' row", "store_message", " FOR KEY SHARE"),
     _mutant(
         "storing one asks once for the workers' row",
-        "activate_stream",
+        "store_message",
         "    EXIT WHEN FOUND;\n    INSERT",
         "    EXIT;\n    INSERT",
     ),
