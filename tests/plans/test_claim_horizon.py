@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import asyncpg
@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Connect
 from tests.plans.explained import Explained
-from tests.scenario import Given, seconds
+from tests.scenario import Given, minutes, seconds
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.horizon import ReadyHorizon
@@ -19,6 +19,7 @@ from whippletree.message.envelope import Queue
 from whippletree.message.ids import MessageId, new_message_id
 from whippletree.message.outcome import MessageCompletion
 
+NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
 OUTBOX = {Queue.OUTBOX: 100}
 
 
@@ -42,47 +43,47 @@ def horizon(clock: Clock) -> ReadyHorizon:
 
 
 def test_the_first_claim_scans_in_full(horizon: ReadyHorizon) -> None:
-    assert horizon.begin(["outbox"]).look_back is None
+    assert horizon.begin(["outbox"]).since is None
 
 
 def test_the_next_claim_starts_just_before_the_oldest_work_of_the_last_one(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.01, age=60)
-    look_back = horizon.begin(["outbox"]).look_back
-    assert look_back is not None
-    assert 60.01 < look_back < 61
+    _claim(horizon, clock, took=0.01, oldest=NOON)
+    since = horizon.begin(["outbox"]).since
+    assert since is not None
+    assert timedelta() < NOON - since < seconds(1)
 
 
 def test_a_claim_that_found_nothing_has_seen_everything_until_then(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.5, age=None)
-    clock.now += 2
-    look_back = horizon.begin(["outbox"]).look_back
-    assert look_back is not None
-    assert 2.5 < look_back < 3
+    _claim(horizon, clock, took=1, oldest=NOON)
+    _claim(horizon, clock, took=0.1, oldest=None)
+    since = horizon.begin(["outbox"]).since
+    assert since is not None
+    assert timedelta() < NOON + minutes(1) - since < seconds(1)
 
 
 def test_full_scans_take_a_twentieth_of_the_time(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.1, age=60)
+    _claim(horizon, clock, took=0.1, oldest=NOON)
     clock.now += 1.9
-    assert horizon.begin(["outbox"]).look_back is not None
+    assert horizon.begin(["outbox"]).since is not None
     clock.now += 0.2
-    assert horizon.begin(["outbox"]).look_back is None
+    assert horizon.begin(["outbox"]).since is None
 
 
 def test_a_slow_full_scan_is_due_again_after_ten_seconds(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=5, age=60)
+    _claim(horizon, clock, took=5, oldest=NOON)
     clock.now += 10
-    assert horizon.begin(["outbox"]).look_back is None
+    assert horizon.begin(["outbox"]).since is None
 
 
 def test_a_queue_that_was_never_claimed_from_is_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, age=60)
-    assert horizon.begin(["outbox", "inbox"]).look_back is None
+    _claim(horizon, clock, took=1, oldest=NOON)
+    assert horizon.begin(["outbox", "inbox"]).since is None
 
 
 def test_other_partitions_are_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, age=60)
+    _claim(horizon, clock, took=1, oldest=NOON)
     horizon.reset()
-    assert horizon.begin(["outbox"]).look_back is None
+    assert horizon.begin(["outbox"]).since is None
 
 
 async def test_work_that_was_committed_late_is_claimed_all_the_same(
@@ -146,11 +147,13 @@ async def test_an_idle_instance_does_not_read_the_backlog_of_another(
     assert len(await _worked(busy)) == 100
 
 
-def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, age: float | None) -> None:
+def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, oldest: datetime | None) -> None:
+    """A claim at a minute past noon."""
     scan = horizon.begin(["outbox"])
     clock.now += took
-    row = cast("asyncpg.Record", ("claimed", "outbox", *[None] * 13, str(age)))
-    horizon.end(scan, [] if age is None else [row])
+    found = ("claimed", "outbox", *[None] * 13, str(oldest.timestamp()) if oldest else None)
+    nothing = ("nothing", "outbox", *[None] * 10, NOON + minutes(1), None, None, None)
+    horizon.end(scan, [cast("asyncpg.Record", found if oldest else nothing)])
 
 
 async def _worked(coordinator: WorkCoordinator) -> list[MessageId]:

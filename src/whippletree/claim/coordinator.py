@@ -100,7 +100,7 @@ class WorkCoordinator:
                 handed_in = _without(reports, finished)
                 # A time that the caller chose may lie before the horizon.
                 scan = self._horizon.begin([] if as_of else [queue for queue, limit in claim.items() if limit > 0])
-                arguments = self._arguments(report, handed_in, claim, scan.look_back)
+                arguments = self._arguments(report, handed_in, claim, scan.since)
                 with self._unanswered.sending(connection, report, reports, claim):
                     rows = await connection.fetch(self._process_work, *arguments, as_of)
                 self._horizon.end(scan, rows)
@@ -108,7 +108,7 @@ class WorkCoordinator:
         return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored))
 
     def _arguments(
-        self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], look_back: float | None
+        self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], ready_since: datetime | None
     ) -> tuple[Any, ...]:
         return (
             *self._identity(),
@@ -121,7 +121,7 @@ class WorkCoordinator:
             [str(queue) for queue in claim],
             list(claim.values()),
             *self._terms(),
-            look_back,
+            ready_since,
             WorkBatchFlags.DEBUG_MODE in report.flags,
             report.wait,
             self._partitions_version,
@@ -164,7 +164,7 @@ class WorkCoordinator:
                 self._partitions_version = row[4]
                 self._horizon.reset()
                 self._partitions = msgspec.json.decode(row[8], type=tuple[int, ...])
-            elif kind != "stored":
+            elif kind not in ("stored", "nothing"):
                 refused.append(Refusal(row[5], kind, row[15]))
         for verb, run in lost:
             reports.rejected.extend(Rejection(message.message_id, verb, LEASE_LOST) for message in run.messages)

@@ -64,10 +64,12 @@ class HeldWork:
     def add(self, messages: Iterable[Work]) -> None:
         """Take in claimed work; that of one stream comes together and in order."""
         run: Run | None = None
+        last: tuple[str, StreamId, int] | None = None
         runs = self._runs
         for message in messages:
-            if run is None or run.stream_id != message.stream_id or run.lease_token != message.lease_token:
-                run = Run(message.queue, message.stream_id, message.lease_token, [])
+            lease = (message.queue, message.stream_id, message.lease_token)
+            if run is None or lease != last:
+                run, last = Run(*lease, []), lease
             key = (message.queue, message.message_id)
             if key in runs and runs[key] is not run:
                 # Its lease ran out, or the message would not come again: the rest of that run is lost with it.

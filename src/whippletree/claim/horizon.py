@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import asyncpg
 
-_SLACK = 0.1
-"""Seconds: work becomes visible when its transaction commits, a little after the time at which it was ready."""
+_SLACK = timedelta(milliseconds=100)
+"""Work becomes visible when its transaction commits, a little after the time at which it was ready."""
 
 _SHARE = 20
 """A full scan is due again after so many times as long as the last one took."""
@@ -23,26 +24,23 @@ _LATEST = 10.0
 """Seconds after which a full scan is due, however long it takes."""
 
 _TELLING = frozenset({"outbox", "inbox"})
-"""The queues whose claims say for how long the oldest work had been ready; any other is scanned in full."""
+"""The queues whose claims say since when the oldest work had been ready; any other is scanned in full."""
 
 
 class Scan(NamedTuple):
-    """A claim under way. `look_back` is how many seconds it looks back; None for a full scan."""
+    """A claim under way. `since` is from when on it looks, by the database's clock; None for a full scan."""
 
     queues: Collection[str]
-    look_back: float | None
+    since: datetime | None
     began: float
 
 
 class ReadyHorizon:
-    """What lies behind one instance's horizon waits for the next full scan, and is never lost.
-
-    Only spans of time leave this process: the server's clock and ours need not agree.
-    """
+    """What lies behind one instance's horizon waits for the next full scan, and is never lost."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._reach: dict[str, float] = {}
+        self._reach: dict[str, datetime] = {}
         self._full_scan_due = 0.0
 
     def begin(self, queues: Collection[str]) -> Scan:
@@ -51,7 +49,7 @@ class ReadyHorizon:
         known = self._reach.keys() >= set(queues)
         if not queues or not known or now >= self._full_scan_due:
             return Scan(queues, None, now)
-        return Scan(queues, now - min(self._reach[queue] for queue in queues) + _SLACK, now)
+        return Scan(queues, min(self._reach[queue] for queue in queues) - _SLACK, now)
 
     def end(self, scan: Scan, rows: Iterable[asyncpg.Record]) -> None:
         """Take note of what the claim returned.
@@ -59,12 +57,14 @@ class ReadyHorizon:
         Nothing that could be claimed lay between where it began and the oldest that it found; or, where it found
         nothing, between there and now.
         """
-        if scan.look_back is None and scan.queues:
+        if scan.since is None and scan.queues:
             now = self._clock()
             self._full_scan_due = now + min(_SHARE * (now - scan.began), _LATEST)
         for queue in _TELLING.intersection(scan.queues):
-            age = next((row[15] for row in rows if row[0] == "claimed" and row[1] == queue), 0)
-            self._reach[queue] = scan.began - float(age)
+            first = next((row for row in rows if row[1] == queue and row[0] in ("claimed", "nothing")), None)
+            if first is not None:
+                found = first[0] == "claimed"
+                self._reach[queue] = datetime.fromtimestamp(float(first[15]), UTC) if found else first[12]
 
     def reset(self) -> None:
         """Look at everything again: what was another's until now may have been ready for long."""

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from whippletree.errors import InvalidSetting
+from whippletree.errors import InvalidSetting, LeaseLost
 from whippletree.message.envelope import Queue
 from whippletree.message.ids import EventId, MessageId, StreamId
 
@@ -156,6 +156,11 @@ class Rejection(msgspec.Struct, frozen=True):
     message_id: UUID
     verb: str
     reason: str
+
+    @property
+    def error(self) -> LeaseLost:
+        """The same as an error, for whoever would rather raise it."""
+        return LeaseLost(f"{self.verb} of {self.message_id} changed nothing: {self.reason}")
 
 
 class Refusal(msgspec.Struct, frozen=True):

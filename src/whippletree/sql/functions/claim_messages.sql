@@ -1,6 +1,6 @@
 -- Leases ready streams to the instance and returns their next messages. What is leased is what is returned.
 -- p_ready_since spares the scan what is long done or another's; it may hide older ready streams. So that the next claim
--- can say it, detail is for how many seconds the oldest of these had been ready.
+-- can say it, detail is since when the oldest of these had been ready, in seconds since 1970.
 CREATE OR REPLACE FUNCTION claim_messages(
   p_instance_id uuid, p_queue text, p_limit integer, p_lease_seconds double precision, p_run_limit integer,
   p_byte_limit bigint, p_max_attempts integer, p_ready_since timestamptz, p_as_of timestamptz)
@@ -26,7 +26,7 @@ BEGIN
     array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), extract(epoch FROM p_as_of - min(s.ready_at))::text
+    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), extract(epoch FROM min(s.ready_at))::text
   INTO v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_oldest
   FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts,
     p_ready_since, p_as_of) s;

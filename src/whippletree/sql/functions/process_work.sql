@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION process_work(
   p_renewed_queues text[], p_renewed_streams uuid[], p_renewed_tokens bigint[],
   p_claim_queues text[], p_claim_limits integer[], p_lease_seconds double precision,
   p_stale_threshold_seconds double precision, p_max_partitions integer, p_run_limit integer, p_byte_limit bigint,
-  p_max_attempts integer, p_look_back double precision, p_debug_mode boolean, p_wait boolean,
+  p_max_attempts integer, p_ready_since timestamptz, p_debug_mode boolean, p_wait boolean,
   p_partitions_version bigint, p_as_of timestamptz DEFAULT NULL)
 RETURNS SETOF wh_work
 LANGUAGE plpgsql
@@ -27,7 +27,6 @@ AS $$
 DECLARE
   v_as_of timestamptz;
   v_idle boolean := p_wait;
-  v_ready_since timestamptz;
 BEGIN
   PERFORM require_read_committed();
   -- An instance that lost an answer waits for this before it asks what happened.
@@ -61,11 +60,11 @@ BEGIN
 
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
-  v_ready_since := COALESCE(v_as_of - make_interval(secs => p_look_back), '-infinity');
   FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
-      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, v_ready_since, v_as_of);
+      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, COALESCE(p_ready_since, '-infinity'), v_as_of);
     v_idle := v_idle AND NOT FOUND;
+    RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;
   PERFORM record_waiting(p_instance_id, v_idle);
   RETURN QUERY SELECT * FROM changed_partitions(p_instance_id, p_partitions_version);

@@ -1,6 +1,6 @@
 -- One row of a work batch's answer: a claimed message, or what became of something that was handed in.
 CREATE TYPE wh_work AS (
-  -- claimed, stored, duplicate, conflict, refused, rejected or partitions.
+  -- claimed, nothing, stored, duplicate, conflict, refused, rejected or partitions.
   kind text,
   queue text,
   -- Place in the list that was handed in.

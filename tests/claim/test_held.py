@@ -1,0 +1,48 @@
+"""What an instance has in hand, and what it may report of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from tests.scenario import S
+from whippletree.claim.held import LEASE_LOST, HeldWork
+from whippletree.errors import LeaseLost
+from whippletree.message.envelope import ClaimedMessage, Queue
+from whippletree.message.ids import MessageId, StreamId
+from whippletree.message.outcome import MessageCompletion, MessageFailure
+
+
+def message(version: int, *, token: int = 1, queue: Queue = Queue.OUTBOX) -> ClaimedMessage:
+    id_ = MessageId(UUID(int=version))
+    now = datetime.now(UTC)
+    return ClaimedMessage(queue, StreamId(S), version, id_, "Happened", "", "{}", None, None, None, now, 1, token)
+
+
+def test_what_comes_again_takes_the_rest_of_its_old_run_along() -> None:
+    held = HeldWork()
+    held.add([message(1), message(2), message(3)])
+    held.add([message(1, token=2)])
+    reports = held.resolve([MessageCompletion(message(2).message_id)], ())
+    assert [rejection.reason for rejection in reports.rejected] == [LEASE_LOST]
+    assert isinstance(reports.rejected[0].error, LeaseLost)
+    assert len(held) == 1
+
+
+def test_one_id_may_be_in_hand_from_both_queues() -> None:
+    held = HeldWork()
+    held.add([message(1), message(1, queue=Queue.INBOX)])
+    received = MessageCompletion(message(1).message_id, queue=Queue.INBOX)
+    (run,) = held.resolve([received], ()).completed
+    assert run.queue == "inbox"
+    (run,) = held.resolve([MessageCompletion(message(1).message_id)], ()).completed
+    assert run.queue == "outbox"
+
+
+def test_a_run_ends_at_its_first_failure() -> None:
+    held = HeldWork()
+    held.add([message(1), message(2), message(3)])
+    failures = [MessageFailure(message(version).message_id, f"boom {version}") for version in (3, 1)]
+    reports = held.resolve(failures, ())
+    assert [(version, failure.error) for version, failure in reports.failed.values()] == [(1, "boom 1")]
+    assert [rejection.message_id for rejection in reports.rejected] == [message(3).message_id]
