@@ -51,13 +51,9 @@ def _place(block: Block) -> str:
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def database(dsn: Dsn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A test database, which a printed program finds as a user's program would."""
-    try:
-        dsn = request.getfixturevalue("dsn")
-    except pytest.FixtureLookupError:
-        pytest.skip("the tests have no database")
-    monkeypatch.setenv("WHIPPLETREE_DSN", dsn.reveal() if isinstance(dsn, Dsn) else dsn)
+    monkeypatch.setenv("WHIPPLETREE_DSN", dsn.reveal())
     monkeypatch.chdir(tmp_path)
 
 

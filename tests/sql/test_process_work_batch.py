@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 
 import asyncpg
@@ -14,6 +13,7 @@ from tests.scenario import T0, minutes, seconds
 from tests.sql.caller import Caller, element, ids, reasons, status
 from whippletree.message.ids import new_instance_id
 from whippletree.settings import Dsn
+from whippletree.store.embedded_binaries import find_binaries, known_places
 
 ANSWER = [
     "claimed_outbox_messages",
@@ -52,10 +52,10 @@ async def test_the_identity_is_all_that_must_be_said(db: asyncpg.Connection) -> 
     assert [rows[0][name] for name in ANSWER if name != "assigned_partitions"] == ["[]"] * 6
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 def test_psql_can_call_it(dsn: Dsn) -> None:
     call = f"SELECT * FROM whippletree.process_work_batch('{new_instance_id()}', 'psql', 'host', 1)"
-    said = subprocess.run(["psql", dsn.reveal(), "-tAc", call], capture_output=True, text=True, timeout=60, check=False)
+    psql = find_binaries(known_places()).bin / "psql"
+    said = subprocess.run([psql, dsn.reveal(), "-tAc", call], capture_output=True, text=True, timeout=60, check=False)
     assert said.stderr == ""
     assert said.stdout.startswith("[]|[]|[]|[]|[0, 1, 2,")
 
