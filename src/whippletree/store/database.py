@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import asyncpg
 
@@ -38,8 +39,8 @@ _MISSING = frozenset({"3F000", "42883", "42P01", "42704", "42703"})
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[asyncpg.Connection]:
-    """One connection. The embedded server runs at least as long as it is open."""
-    async with serving(settings) as dsn:
+    """One connection, past a pooler when `direct_dsn` leads there. The embedded server runs while it is open."""
+    async with serving(replace(settings, dsn=settings.direct_dsn or settings.dsn)) as dsn:
         connection = await open_connection(dsn)
         try:
             yield connection
