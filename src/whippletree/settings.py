@@ -20,7 +20,6 @@ from whippletree.errors import InvalidSetting
 PREFIX = "WHIPPLETREE_"
 # Variables of ours that are no settings: where the tests find PostgreSQL, and who runs the embedded one.
 OTHER_VARIABLES = frozenset({"WHIPPLETREE_TEST_DSN", "WHIPPLETREE_SERVER_USER"})
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIDDEN = "***"
 
 
@@ -96,13 +95,6 @@ def _path(value: object) -> Path:
     return Path(value if isinstance(value, Path) else _text(value)).expanduser()
 
 
-def _log_level(value: object) -> str:
-    level = _text(value).upper()
-    if level not in LOG_LEVELS:
-        raise InvalidSetting(f"{value!r} is no log level: use one of {', '.join(LOG_LEVELS)}")
-    return level
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidSetting(f"must be text, not {type(value).__name__}")
@@ -123,7 +115,6 @@ class Settings:
     data_directory: Path | None = field(
         default=None, metadata=_by(_path, "The embedded PostgreSQL's data", "WHIPPLETREE_DATA_DIR")
     )
-    log_level: str = field(default="INFO", metadata=_by(_log_level, "How much is logged"))
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ PASSWORD = "s3cret"
 
 @pytest.fixture(autouse=True)
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.whippletree]\nlog_level = "debug"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.whippletree]\ndirect_dsn = "postgresql://h/direct"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WHIPPLETREE_DSN", f"postgresql://u:{PASSWORD}@h/db")
 
@@ -25,7 +25,7 @@ def test_config_shows_each_setting_with_its_source(capsys: pytest.CaptureFixture
     assert set(shown) == {setting.name for setting in all_settings()}
     assert shown["dsn"] == {"value": "postgresql://u:***@h/db", "source": "WHIPPLETREE_DSN"}
     assert shown["schema"] == {"value": "orders", "source": "argument"}
-    assert shown["log_level"] == {"value": "DEBUG", "source": str(tmp_path / "pyproject.toml")}
+    assert shown["direct_dsn"] == {"value": "postgresql://h/direct", "source": str(tmp_path / "pyproject.toml")}
 
 
 def test_config_prints_a_line_for_each_setting_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_arguments_win_over_variables_and_variables_over_the_file(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = directory / "pyproject.toml"
-    file.write_text('[tool.whippletree]\nschema = "filed"\nlog_level = "debug"\ndata_directory = "data"\n')
+    file.write_text('[tool.whippletree]\nschema = "filed"\ndata_directory = "data"\n')
     monkeypatch.setenv("WHIPPLETREE_SCHEMA", "varied")
     monkeypatch.setenv("WHIPPLETREE_DSN", "")
     (directory / "below").mkdir()
@@ -114,13 +114,12 @@ def test_arguments_win_over_variables_and_variables_over_the_file(
 
     assert Settings.load(schema="argued").schema == "argued"
     settings = Settings.load(schema=None)
-    assert settings == Settings(schema="varied", log_level="DEBUG", data_directory=directory / "data")
+    assert settings == Settings(schema="varied", data_directory=directory / "data")
     assert settings.sources == {
         "dsn": "default",
         "direct_dsn": "default",
         "schema": "WHIPPLETREE_SCHEMA",
         "data_directory": str(file),
-        "log_level": str(file),
     }
 
 
@@ -138,7 +137,7 @@ def test_the_nearest_file_with_our_table_is_read(directory: Path, monkeypatch: p
         ("WHIPPLETREE_DNS", "WHIPPLETREE_DSN"),
         ("WHIPPLETREE_SHEMA", "WHIPPLETREE_SCHEMA"),
         ("WHIPPLETREE_DATA_DIRECTORY", "WHIPPLETREE_DATA_DIR"),
-        ("WHIPPLETREE_LOGLEVEL", "WHIPPLETREE_LOG_LEVEL"),
+        ("WHIPPLETREE_DIRECTDSN", "WHIPPLETREE_DIRECT_DSN"),
     ],
 )
 def test_a_misspelt_variable_is_refused(variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +159,7 @@ def test_variables_of_others_are_left_alone(ending: str, monkeypatch: pytest.Mon
         ('schemas = "x"', "unknown setting 'schemas'; did you mean schema"),
         ('colour = "x"', "unknown setting 'colour'; there are dsn,"),
         ("schema = 5", "schema in .*: must be text, not int"),
-        ('log_level = "loud"', "'loud' is no log level: use one of DEBUG"),
+        ('schema = "Loud"', "'Loud' cannot be a schema"),
         ("schema = ", "cannot be read"),
     ],
 )
