@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,16 +11,18 @@ import asyncpg
 import msgspec
 
 from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
-from whippletree.claim.held import LEASE_LOST, HeldWork, Run, StreamReports, Work
+from whippletree.claim.held import HeldWork, Run, StreamReports, Work
 from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
+from whippletree.claim.reports import columns_of, lost_runs
 from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId
-from whippletree.message.outcome import Refusal, Rejection
+from whippletree.message.outcome import Outcome, Refusal, Rejection
 from whippletree.store.database import translated
 from whippletree.store.new_messages import as_json, require_storable
 from whippletree.store.statements import call
+from whippletree.store.transaction import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,15 @@ class CoordinatorSettings:
     byte_limit: int = 16 * 1024 * 1024
     """Payload bytes in one claim, about."""
     max_attempts: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedIn:
+    """Outcomes that were handed in within the caller's transaction."""
+
+    rejected: Sequence[Rejection]
+    settle: Callable[[], None]
+    """Lets go of the work that has ended. To be called once the transaction is committed."""
 
 
 class WorkCoordinator:
@@ -56,6 +67,7 @@ class WorkCoordinator:
         self.session_locked = False
         self._connections = connections
         self._process_work = call(schema, "process_work", 39)
+        self._report_work = call(schema, "report_work", 23)
         self._leave = call(schema, "leave", 1)
         self._require_partition_count = call(schema, "require_partition_count", 1)
         self._partitions_version = -1
@@ -75,6 +87,26 @@ class WorkCoordinator:
         require_storable(report.new_inbox_messages)
         reports = self.held.resolve(report.outcomes, report.renewals)
         return await self._exchange(report, reports, as_of)
+
+    async def report(self, outcomes: Sequence[Outcome], *, on: Connection, as_of: datetime | None = None) -> HandedIn:
+        """Hand in outcomes as the last statement of the caller's transaction, so that its effects and the end of the
+        work commit together. Several tasks may do so at once, each for work of its own. After the commit, `settle`.
+
+        When something is rejected, its effects may not commit: roll back, and begin again without it.
+        """
+        reports = self.held.resolve(outcomes, ())
+        with translated():
+            rows = await on.fetch(
+                self._report_work,
+                self.instance.instance_id,
+                *columns_of(reports),
+                self.settings.lease_seconds,
+                self.settings.max_attempts,
+                False,
+                as_of,
+            )
+        lost = lost_runs(reports, rows)
+        return HandedIn(rejected=reports.rejected, settle=lambda: self.held.settle(reports, lost))
 
     async def leave(self) -> None:
         """End this instance's membership. What it still holds is free for the others at once."""
@@ -114,10 +146,7 @@ class WorkCoordinator:
             *self._identity(),
             as_json(report.new_outbox_messages),
             as_json(report.new_inbox_messages),
-            *_columns(_keys(run, through) for run, through in reports.completed.items()),
-            *_failures(reports),
-            *_columns(_keys(run, version) for run, version in reports.released.items()),
-            *_columns((_keys(run) for run in reports.renewed), 3),
+            *columns_of(reports),
             [str(queue) for queue in claim],
             list(claim.values()),
             *self._terms(),
@@ -148,7 +177,6 @@ class WorkCoordinator:
         receptors: list[ReceptorWork] = []
         perspectives: list[PerspectiveWork] = []
         refused: list[Refusal] = []
-        lost: list[tuple[str, Run]] = []
         for row in rows:
             kind = row[0]
             if kind == "claimed":
@@ -158,17 +186,13 @@ class WorkCoordinator:
                     receptors.append(_receptor_work(*row))
                 else:
                     perspectives.append(_perspective_work(*row))
-            elif kind == "rejected":
-                lost.append((row[15], _reported(reports, row[15])[row[2] - 1]))
             elif kind == "partitions":
                 self._partitions_version = row[4]
                 self._horizon.reset()
                 self._partitions = msgspec.json.decode(row[8], type=tuple[int, ...])
-            elif kind not in ("stored", "nothing"):
+            elif kind not in ("stored", "nothing", "rejected"):
                 refused.append(Refusal(row[5], kind, row[15]))
-        for verb, run in lost:
-            reports.rejected.extend(Rejection(message.message_id, verb, LEASE_LOST) for message in run.messages)
-        self.held.settle(reports, [run for _, run in lost])
+        self.held.settle(reports, lost_runs(reports, rows))
         work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
         for pieces in work:
             self.held.add(pieces)
@@ -227,40 +251,3 @@ def _news(rows: list[asyncpg.Record], stored: Collection[MessageId]) -> list[asy
     if not stored:
         return rows
     return [row for row in rows if not (row[0] == "refused" and row[5] in stored and row[15] == ALREADY_WAITING)]
-
-
-def _reported(reports: StreamReports, verb: str) -> list[Run]:
-    """The runs of one verb, in the order in which they were handed in."""
-    match verb:
-        case "complete":
-            return list(reports.completed)
-        case "fail":
-            return list(reports.failed)
-        case "release":
-            return list(reports.released)
-        case _:
-            return list(reports.renewed)
-
-
-def _keys(run: Run, *more: Any) -> tuple[Any, ...]:
-    return run.queue, run.stream_id, run.lease_token, *more
-
-
-def _failures(reports: StreamReports) -> list[list[Any]]:
-    return _columns(
-        (
-            _keys(run, version, _storable(failure.error), failure.retry_seconds, str(failure.verdict))
-            for run, (version, failure) in reports.failed.items()
-        ),
-        7,
-    )
-
-
-def _columns(rows: Iterable[tuple[Any, ...]], width: int = 4) -> list[list[Any]]:
-    """Rows turned into one array per column, as the database takes them."""
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
-
-
-def _storable(error: str) -> str:
-    """An error's text can hold anything; PostgreSQL's text cannot."""
-    return error.replace("\x00", "\\0").encode("utf-8", "replace").decode()[:10_000]

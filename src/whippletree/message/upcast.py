@@ -29,19 +29,26 @@ class Upcasters:
             raise DuplicateName(f"{event_type} has an upcaster from shape {shape} already")
         self._steps[event_type, shape] = (lift, becomes or event_type)
 
+    def needed(self, event_type: str, shape: int) -> bool:
+        """Whether events of this type and shape have to be lifted."""
+        return (event_type, shape) in self._steps
+
     def lift(self, event: StoredEvent) -> StoredEvent:
         """The event in its present shape. Lifting it again changes nothing."""
-        if (event.event_type, event.shape) not in self._steps:
+        if not self.needed(event.event_type, event.shape):
             return event
-        value = msgspec.json.decode(event.payload)
-        event_type, shape = event.event_type, event.shape
-        seen = set()
+        event_type, shape, payload = self.lift_payload(event.event_type, event.shape, event.payload)
+        return msgspec.structs.replace(event, event_type=event_type, shape=shape, payload=payload)
+
+    def lift_payload(self, event_type: str, shape: int, payload: str) -> tuple[str, int, str]:
+        """Type, shape and payload as they are at present."""
+        value = msgspec.json.decode(payload)
+        began, seen = event_type, set()
         while (event_type, shape) in self._steps:
             if (event_type, shape) in seen:
-                raise UnknownName(f"the upcasters of {event.event_type} go round in a circle at shape {shape}")
+                raise UnknownName(f"the upcasters of {began} go round in a circle at shape {shape}")
             seen.add((event_type, shape))
             lift, becomes = self._steps[event_type, shape]
             value = lift(value)
             event_type, shape = becomes, shape + 1 if becomes == event_type else 1
-        payload = msgspec.json.encode(value).decode()
-        return msgspec.structs.replace(event, event_type=event_type, shape=shape, payload=payload)
+        return event_type, shape, msgspec.json.encode(value).decode()

@@ -3,7 +3,7 @@
 -- Order of locks, the same in every batch, so that no two wait for each other in a circle:
 --   0. the instance's own lock, shared: only end_lost_calls, which holds nothing else, takes it alone
 --   1. writers' rows (wh_streams), message ids of the inbox, workers' rows FOR KEY SHARE: store, each sorted by key
---   2. workers' rows FOR NO KEY UPDATE, sorted by key: lock_streams, then complete, fail, release, renew
+--   2. workers' rows FOR NO KEY UPDATE, sorted by key: report_work
 --   3. the removal of drained streams upgrades rows of step 2, and only with SKIP LOCKED
 --   4. the instance's own row; other instances, partitions and orphans under one try-lock, with SKIP LOCKED
 --   5. claims, with SKIP LOCKED
@@ -36,21 +36,14 @@ BEGIN
   RETURN QUERY SELECT * FROM store_new_messages('outbox', p_new_outbox_messages, p_as_of);
   RETURN QUERY SELECT * FROM store_new_messages('inbox', p_new_inbox_messages, p_as_of);
 
-  PERFORM lock_streams(p_completed_queues || p_failed_queues || p_released_queues || p_renewed_queues,
-    p_completed_streams || p_failed_streams || p_released_streams || p_renewed_streams);
-  v_as_of := COALESCE(p_as_of, clock_timestamp());
-  RETURN QUERY SELECT * FROM refused_reports('complete', p_completed_queues, p_completed_streams,
-    complete_messages(p_instance_id, p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
-      p_debug_mode, v_as_of));
-  RETURN QUERY SELECT * FROM refused_reports('fail', p_failed_queues, p_failed_streams,
-    fail_messages(p_instance_id, p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions,
-      p_failed_errors, p_failed_retry_seconds, p_failed_verdicts, p_max_attempts, v_as_of));
-  RETURN QUERY SELECT * FROM refused_reports('release', p_released_queues, p_released_streams,
-    release_messages(p_instance_id, p_released_queues, p_released_streams, p_released_tokens, p_released_from, v_as_of));
-  RETURN QUERY SELECT * FROM refused_reports('renew', p_renewed_queues, p_renewed_streams,
-    renew_leases(p_instance_id, p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, v_as_of));
+  RETURN QUERY SELECT * FROM report_work(p_instance_id,
+    p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
+    p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions, p_failed_errors, p_failed_retry_seconds,
+    p_failed_verdicts, p_released_queues, p_released_streams, p_released_tokens, p_released_from,
+    p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, p_max_attempts, p_debug_mode, p_as_of);
 
   -- Whoever has never claimed is a producer: no partition is to wait for it.
+  v_as_of := COALESCE(p_as_of, clock_timestamp());
   IF cardinality(p_claim_queues) > 0 OR EXISTS (SELECT FROM wh_service_instances WHERE instance_id = p_instance_id) THEN
     PERFORM record_heartbeat(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
       v_as_of, p_claim_queues);
