@@ -9,7 +9,8 @@ Error
 ├── StoreError          PostgreSQL refused; see the cause
 │   ├── StoreUnavailable    no server answers; wait, or start one
 │   ├── SchemaMismatch      the schema is missing, older or newer than this version
-│   └── WrongVersion        a stream has moved past the version that you expected
+│   ├── WrongVersion        a stream has moved past the version that you expected
+│   └── NotApplied          a perspective does not have an event yet
 ├── CoordinationError   another instance has the work; let go
 │   ├── LeaseLost           the lease is no longer yours
 │   └── InstanceEvicted     the other instances removed this one; rejoin under a new id
@@ -60,6 +61,10 @@ class SchemaMismatch(StoreError):
 
 class WrongVersion(StoreError):
     """A stream has moved past the version that you expected."""
+
+
+class NotApplied(StoreError):
+    """A perspective does not have an event yet."""
 
 
 class CoordinationError(Error):

@@ -17,6 +17,7 @@ from whippletree.errors import (
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
+    UnknownName,
     WrongVersion,
 )
 from whippletree.settings import Dsn, Settings
@@ -30,6 +31,7 @@ _OURS: dict[str, type[Error]] = {
     "WH003": InvalidSetting,
     "WH004": InvalidMessage,
     "WH005": WrongVersion,
+    "WH006": UnknownName,
 }
 """The conditions that our own SQL functions raise."""
 

@@ -16,6 +16,7 @@ from whippletree.message.event import NewEvent, StoredEvent
 from whippletree.message.ids import StreamId
 from whippletree.message.upcast import Upcasters
 from whippletree.store.database import translated
+from whippletree.store.receipt import Receipt
 from whippletree.store.statements import call
 
 Executor: TypeAlias = (
@@ -46,6 +47,7 @@ class EventStore:
         upcasters: Upcasters | None = None,
     ) -> None:
         self._connections = connections
+        self._schema = schema
         self._upcasters = upcasters or Upcasters()
         self._append = call(schema, "append_events", 11)
         self._read = call(schema, "read_events", 7)
@@ -58,8 +60,8 @@ class EventStore:
         *,
         expected_version: int | None = None,
         on: Executor | None = None,
-    ) -> tuple[int, ...]:
-        """Append events to a stream and return their versions.
+    ) -> Receipt:
+        """Append events to a stream; the receipt tells their versions, and waits for perspectives.
 
         Atomic: in the caller's transaction when `on` is its connection, else in one of its own. Raises `WrongVersion`,
         which names both versions, when the stream is not at `expected_version`.
@@ -89,7 +91,13 @@ class EventStore:
                 [] if expected_version is None else [stream_id],
                 [] if expected_version is None else [expected_version],
             )
-        return tuple(versions)
+        return Receipt(
+            stream_id,
+            [event.event_id for event in events],
+            versions,
+            connections=self._connections,
+            schema=self._schema,
+        )
 
     async def read(
         self, stream: UUID | str, span: Span | None = None, *, on: Executor | None = None

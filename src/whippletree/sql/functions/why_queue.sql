@@ -1,0 +1,38 @@
+-- How a queue stands, in sentences: who works it, what waits in it, and the first that is in trouble.
+CREATE OR REPLACE FUNCTION why_queue(p_queue text, p_as_of timestamptz DEFAULT clock_timestamp())
+RETURNS SETOF text
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_count record;
+  v_trouble record;
+BEGIN
+  IF p_queue NOT IN ('outbox', 'inbox') AND NOT EXISTS (
+    SELECT FROM event_queues(split_part(p_queue, '/', 1) || '/*') q WHERE q = p_queue) THEN
+    RETURN NEXT format('no %s is registered', replace(p_queue, '/', ' of the name '));
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT p_queue || ' is worked by ' || described_instance(i.instance_id, p_as_of)
+  FROM wh_service_instances i
+  WHERE i.queues && ARRAY[p_queue, split_part(p_queue, '/', 1) || '/*'] ORDER BY i.started_at LIMIT 5;
+  IF NOT FOUND THEN
+    RETURN NEXT format('no live instance works %s; start one with `whippletree run`', p_queue);
+  END IF;
+  SELECT count(*) FILTER (WHERE s.ready_at <= p_as_of) AS ready, min(s.ready_at) AS oldest,
+    count(*) FILTER (WHERE s.lease_expiry > p_as_of) AS leased,
+    count(*) FILTER (WHERE s.ready_at > p_as_of AND s.lease_expiry IS NULL AND s.ready_at < 'infinity') AS later,
+    count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked
+  INTO v_count FROM wh_active_streams s WHERE s.queue = p_queue;
+  RETURN NEXT format('%s streams are ready%s, %s are leased, %s wait for a later time, %s are parked', v_count.ready,
+    CASE WHEN v_count.ready > 0 THEN ', the first for ' || spoken_time(p_as_of - v_count.oldest) ELSE '' END,
+    v_count.leased, v_count.later, v_count.parked);
+  FOR v_trouble IN
+    SELECT s.stream_id FROM wh_active_streams s
+    WHERE s.queue = p_queue AND s.error IS NOT NULL ORDER BY s.ready_at DESC, s.moved_at LIMIT 1
+  LOOP
+    RETURN QUERY SELECT format('stream %s: %s', described_stream(v_trouble.stream_id), why)
+    FROM why_stream(p_queue, v_trouble.stream_id, p_as_of) AS why;
+  END LOOP;
+END;
+$$;

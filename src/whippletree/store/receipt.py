@@ -1,0 +1,67 @@
+"""What appending gives back: which events these are, and a way to wait until a perspective has them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import asyncpg
+
+from whippletree.errors import NotApplied
+from whippletree.message.ids import EventId, StreamId
+from whippletree.store.database import translated
+from whippletree.store.statements import call
+
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.05
+
+
+class Receipt:
+    """Events that were appended to one stream, with their versions there."""
+
+    __slots__ = ("_connections", "_schema", "event_ids", "stream_id", "versions")
+
+    def __init__(
+        self,
+        stream_id: StreamId,
+        event_ids: Sequence[EventId],
+        versions: Sequence[int],
+        *,
+        connections: asyncpg.Pool[asyncpg.Record],
+        schema: str,
+    ) -> None:
+        self.stream_id = stream_id
+        self.event_ids = tuple(event_ids)
+        self.versions = tuple(versions)
+        self._connections = connections
+        self._schema = schema
+
+    def __repr__(self) -> str:
+        return f"Receipt(stream_id={self.stream_id}, versions={self.versions})"
+
+    async def applied(self, perspective: str | Callable[..., Any], *, timeout: float = 5) -> None:  # noqa: ASYNC109
+        """Return when these events are in the perspective's rows, on whichever instance it runs.
+
+        Commit first. Raises `NotApplied` when the time is up, which says what keeps it, and `UnknownName` at once when
+        the perspective folds none of these events, or they are not committed.
+        """
+        name = perspective if isinstance(perspective, str) else perspective.__name__
+        with translated():
+            version = await self._ask("awaited_version", name, self.stream_id, list(self.versions))
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._reached(name, version)
+            except TimeoutError:
+                if reason := await self._ask("why_not_applied", name, self.stream_id, version):
+                    raise NotApplied(f"after {timeout:g} s: {reason}") from None
+
+    async def _reached(self, name: str, version: int) -> None:
+        pause = _FIRST_PAUSE
+        while not await self._ask("has_applied", name, self.stream_id, version):
+            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _ask(self, function: str, *arguments: Any) -> Any:
+        return await self._connections.fetchval(call(self._schema, function, len(arguments)), *arguments)
