@@ -16,6 +16,7 @@ COMMANDS = {
     "config": ("whippletree.cli.config:config", "Show the effective settings and where they come from."),
     "db": ("whippletree.cli.db:db", "Start, stop and inspect the embedded PostgreSQL."),
     "migrate": ("whippletree.cli.migrate:migrate", "Install the schema, or bring it up to date."),
+    "why": ("whippletree.cli.why:why", "Say what keeps a message, a stream, an event or a perspective."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
 

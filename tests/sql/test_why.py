@@ -1,0 +1,220 @@
+"""Why something does not move: every common cause is made to happen, and the sentence is read."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from tests.conftest import Connect
+from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure, minutes, seconds
+from whippletree.claim.batch import WorkReport
+from whippletree.message.envelope import InboxMessage, Queue
+from whippletree.message.event import NewEvent
+from whippletree.message.ids import StreamId, new_message_id
+from whippletree.message.outcome import PerspectiveCheckpointFailure
+from whippletree.store.event_store import EventStore
+from whippletree.store.inbox import store_inbox
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+
+@pytest.fixture
+def alice(pool: Pool) -> RowsWorker:
+    return RowsWorker(pool, "orders", lease_seconds=300, max_attempts=3)
+
+
+@pytest.fixture
+def ask(db: asyncpg.Connection) -> Ask:
+    return Ask(db)
+
+
+class Ask:
+    def __init__(self, db: asyncpg.Connection) -> None:
+        self._db = db
+
+    async def __call__(self, thing: object, later: float = 0) -> str:
+        rows = await self._db.fetch("SELECT why($1, $2)", str(thing), T0 + seconds(later))
+        return "\n".join(row[0] for row in rows)
+
+
+async def test_an_earlier_message_of_its_stream_is_leased_to_another_instance(
+    given: Given, alice: RowsWorker, ask: Ask
+) -> None:
+    await given.outbox("order-17")
+    await alice.claims()
+    (second,) = await given.outbox("order-17")
+    told = await ask(second.message_id, later=9)
+    assert (
+        f"message {second.message_id} (Happened) is version 2, second in line, of stream order-17 in the outbox" in told
+    )
+    assert "versions 1 to 1 are leased to orders on test:1, which last beat 9 s ago; the lease ends in 5 min" in told
+
+
+async def test_an_earlier_message_of_its_stream_waits_for_its_retry(given: Given, alice: RowsWorker, ask: Ask) -> None:
+    first, _, third = await given.outbox("order-17", 3)
+    await alice.claims()
+    await alice.reports(failure(first, error="KeyError: 'total'", retry_at=T0 + seconds(41)))
+    told = await ask(third.message_id)
+    assert "third in line" in told
+    assert "its head, version 1, failed 1 times and is retried in 41 s: KeyError: 'total'" in told
+
+
+async def test_its_head_is_parked(given: Given, alice: RowsWorker, ask: Ask) -> None:
+    (first,) = await given.outbox("order-17")
+    for turn in range(3):
+        await alice.claims(as_of=T0 + minutes(turn))
+        await alice.reports(failure(first, error="boom", retry_at=T0 + minutes(turn)), as_of=T0 + minutes(turn))
+    told = await ask("order-17", later=600)
+    assert "stream order-17 has work in outbox" in told
+    assert "its head, version 1, is parked after 3 attempts: boom" in told
+    assert "redrive" in told
+
+
+async def test_nobody_works_the_queue(given: Given, ask: Ask) -> None:
+    (message,) = await given.outbox("order-17")
+    assert re.search(r"partition \d+ has no owner: no live instance works outbox", await ask(message.message_id))
+    assert "no live instance works outbox" in await ask("outbox")
+
+
+async def test_all_instances_have_stopped_beating(given: Given, alice: RowsWorker, ask: Ask) -> None:
+    await alice.polls()
+    (message,) = await given.outbox("order-17")
+    told = await ask(message.message_id, later=3600)
+    assert "version 1 has been ready for 60 min" in told
+    assert "it is for orders on test:1, which last beat 60 min ago" in told
+
+
+async def test_its_partition_is_beyond_the_cap(given: Given, pool: Pool, ask: Ask) -> None:
+    capped = RowsWorker(pool, "orders", max_partitions_per_instance=1)
+    for number in range(20):
+        await given.outbox(f"order-{number}")
+    await capped.polls()
+    sentences = [await ask(f"order-{number}") for number in range(20)]
+    assert any("is there a cap on partitions per instance?" in told for told in sentences)
+
+
+async def test_its_lease_has_ended_and_nobody_has_taken_it(given: Given, alice: RowsWorker, ask: Ask) -> None:
+    (message,) = await given.outbox("order-17")
+    await alice.claims()
+    told = await ask(message.message_id, later=310)
+    assert "the lease of orders on test:1, which last beat 5 min ago has ended, and any instance may take it" in told
+
+
+async def test_it_is_scheduled_for_later(given: Given, db: asyncpg.Connection, alice: RowsWorker, ask: Ask) -> None:
+    await db.execute(
+        "INSERT INTO wh_outbox (stream_key, message_type, payload, scheduled_for) VALUES ($1, 'A', '{}', $2)",
+        "order-17",
+        T0 + minutes(10),
+    )
+    await alice.claims()
+    assert "its head, version 1, is due in 10 min" in await ask("order-17")
+
+
+async def test_an_open_transaction_holds_the_workers_row(
+    given: Given, alice: RowsWorker, connect: Connect, ask: Ask
+) -> None:
+    (message,) = await given.outbox("order-17")
+    await alice.polls()
+    holder = await connect()
+    transaction = holder.transaction()
+    await transaction.start()
+    await holder.execute("SELECT FROM wh_active_streams FOR UPDATE")
+    await holder.execute("UPDATE wh_active_streams SET error = error")
+    told = await ask(message.message_id)
+    assert f"it is held by an open transaction of pid {holder.get_server_pid()}, idle for" in told
+    await transaction.rollback()
+
+
+async def test_it_is_not_committed(connect: Connect, given: Given, ask: Ask) -> None:
+    holder = await connect()
+    transaction = holder.transaction()
+    await transaction.start()
+    (message,) = await given.outbox("order-17", on=holder)
+    told = await ask(message.message_id)
+    assert "or its transaction is not committed" in told
+    assert f"pid {holder.get_server_pid()} has stored in a transaction that has been open for" in told
+    await transaction.commit()
+
+
+async def test_storers_of_its_stream_wait_for_an_open_transaction(connect: Connect, given: Given, ask: Ask) -> None:
+    await given.outbox("order-17")
+    holder = await connect()
+    transaction = holder.transaction()
+    await transaction.start()
+    await given.outbox("order-17", on=holder)
+    waits = f"those who store into it wait for an open transaction of pid {holder.get_server_pid()}, idle for"
+    assert waits in await ask("order-17")
+    await transaction.commit()
+
+
+async def test_it_was_given_up(db: asyncpg.Connection, given: Given, ask: Ask) -> None:
+    (message,) = await given.outbox(S)
+    await db.execute("SELECT skip_message('outbox', $1, 1, 'was a test', $2)", S, T0)
+    assert "was given up 5 s ago: was a test" in await ask(message.message_id, later=5)
+
+
+async def test_it_was_received_and_is_finished(db: asyncpg.Connection, alice: RowsWorker, ask: Ask) -> None:
+    message = InboxMessage(message_id=new_message_id(), message_type="Happened", payload="{}")
+    await store_inbox([message], on=db)
+    await alice.claims(queue=Queue.INBOX)
+    await alice.reports(completion(Message(message.message_id)))
+    assert f"message {message.message_id} was received" in await ask(message.message_id)
+
+
+async def test_an_unknown_name_is_said_to_be_unknown(ask: Ask) -> None:
+    assert await ask("nonesuch") == "there is no stream, perspective or receptor of the name nonesuch"
+    unknown = UUID("5eed0000-0000-4000-8000-0000000000ff")
+    assert f"nothing of the id {unknown} waits here" in await ask(unknown)
+
+
+async def test_an_event_says_who_has_it_and_who_does_not(
+    pool: Pool, db: asyncpg.Connection, alice: RowsWorker, ask: Ask
+) -> None:
+    await db.execute("SELECT register_perspective('summary', '{OrderPlaced}')")
+    await db.execute("SELECT register_receptor('mail', '{OrderPlaced}')")
+    receipt = await EventStore(pool).append("order-17", [NewEvent(event_type="OrderPlaced", payload="{}")])
+    report = WorkReport(limits={"perspective/summary": 10})
+    await alice.coordinator.process_work_batch(report, as_of=T0)
+    failed = PerspectiveCheckpointFailure(StreamId(receipt.stream_id), "summary", "KeyError: 'total'", retry_seconds=41)
+    await alice.coordinator.process_work_batch(WorkReport(outcomes=[failed], limits={}), as_of=T0)
+    told = await ask(receipt.event_ids[0])
+    assert "(OrderPlaced) is version 1 of stream order-17" in told
+    assert "perspective/summary does not have it yet" in told
+    assert "  its head, version 1, failed 1 times and is retried in 41 s: KeyError: 'total'" in told
+    assert "receptor/mail does not have it yet" in told
+    assert "no live instance works receptor/mail" in told
+    assert "stream order-17: its head, version 1, failed 1 times" in await ask("summary")
+
+
+async def test_a_claim_hands_out_exactly_what_is_said_to_be_ready_for_the_instance(
+    given: Given, pool: Pool, db: asyncpg.Connection, alice: RowsWorker
+) -> None:
+    """The sentences and the claim agree, stream by stream, about streams in every state."""
+    bob = RowsWorker(pool, "orders", lease_seconds=300, max_attempts=3)
+    for number in range(40):
+        await given.outbox(f"order-{number}")
+    for worker in (alice, bob, alice, bob):
+        await worker.polls()
+    taken = await alice.claims(limit=5)
+    await alice.reports(failure(taken[0], retry_at=T0 + seconds(30)), failure(taken[1], retry_at=T0), as_of=T0)
+    for as_of in (T0 + seconds(1), T0 + seconds(31), T0 + minutes(6)):
+        expected = await db.fetch(
+            """SELECT m.message_id FROM wh_messages m JOIN wh_active_streams s USING (queue, stream_id)
+               WHERE EXISTS (SELECT FROM why_stream('outbox', s.stream_id, $1) w WHERE w LIKE '%has been ready for%')
+                 AND $2 IN (SELECT claimants('outbox', s.partition_number, s.instance_id IS NOT NULL))""",
+            as_of,
+            bob.instance_id,
+        )
+        transaction = db.transaction()
+        await transaction.start()
+        rows = await db.fetch(
+            "SELECT FROM pick_streams(owners_served($1, 'outbox'), 'outbox', 100, 100, 1000000, 3, '-infinity', $2)",
+            bob.instance_id,
+            as_of,
+        )
+        await transaction.rollback()
+        assert len(rows) == len(expected) > 0
