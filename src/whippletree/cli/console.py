@@ -8,12 +8,15 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from whippletree.errors import Error
 from whippletree.settings import Dsn, Settings, redact
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def colour_on(stream: TextIO) -> bool:
@@ -37,8 +40,57 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console().print(table)
 
 
+def show(drawn: RenderableType) -> None:
+    """Print what rich drew: with colour on a terminal, as plain text in a pipe."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(drawn)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> RenderableType:
+    """A table whose first column is a name and whose numbers stand to the right; the words for none."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return Text(empty, style="dim")
+    drawn = Table(box=SIMPLE_HEAD)
+    for place, column in enumerate(columns):
+        numbers = all(_is_number(row[place]) for row in rows)
+        drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        # Text, because a value in [brackets] is no markup.
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def line(words: str, meaning: str = "") -> RenderableType:
+    """One line, coloured by what it means."""
+    from rich.text import Text
+
+    return Text(words, style={"critical": "bold red", "warning": "yellow", "well": "green"}.get(meaning, ""))
+
+
+def spoken(seconds: float) -> str:
+    """A length of time as people say it; the database says it in the same way."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{round(seconds / size)} {unit}" if seconds >= 1 else f"{round(1000 * max(seconds, 0))} ms"
+    return f"{round(seconds / 86_400)} d"
+
+
+def first_line(text: str | None) -> str:
+    """Enough of an error to know it by."""
+    return text.strip().splitlines()[0][:100] if text and text.strip() else "-"
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text[:1].isdigit()
+
+
 def show_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2, default=str))
 
 
 def show_error(error: Error, arguments: Sequence[str]) -> None:

@@ -14,9 +14,15 @@ import click
 COMMANDS = {
     "completion": ("whippletree.cli.main:completion", "Print the completion script of a shell."),
     "config": ("whippletree.cli.config:config", "Show the effective settings and where they come from."),
+    "dead-letters": ("whippletree.cli.parked:dead_letters", "List the messages that were given up."),
     "db": ("whippletree.cli.db:db", "Start, stop and inspect the embedded PostgreSQL."),
     "migrate": ("whippletree.cli.migrate:migrate", "Install the schema, or bring it up to date."),
+    "status": ("whippletree.cli.status:status", "Show instances, queues, perspectives and what is wrong."),
     "why": ("whippletree.cli.why:why", "Say what keeps a message, a stream, an event or a perspective."),
+    "parked": ("whippletree.cli.parked:parked", "List the streams that stopped at a message."),
+    "redrive": ("whippletree.cli.parked:redrive", "Resume stopped streams at their heads, in order."),
+    "skip": ("whippletree.cli.parked:skip", "Pass over the head of a stream, and record why."),
+    "verify": ("whippletree.cli.verify:verify", "Prove on the live database that order was kept and nothing is lost."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
 

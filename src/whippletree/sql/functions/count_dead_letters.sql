@@ -1,0 +1,8 @@
+-- How many messages were given up.
+CREATE OR REPLACE FUNCTION count_dead_letters()
+RETURNS bigint
+LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT count(*) FROM wh_dead_letters;
+$$;

@@ -1,0 +1,45 @@
+-- Messages and streams against each other: nothing missing, nothing out of place, nothing that nobody could claim.
+CREATE OR REPLACE FUNCTION verify_streams()
+RETURNS TABLE (promise text, subject text, problem text)
+LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$
+  WITH waiting AS (
+    SELECT m.queue, m.stream_id, min(m.version) AS first, max(m.version) AS last, count(*) AS count,
+      bool_or(m.message_id = m.stream_id) AS alone
+    FROM wh_messages m GROUP BY m.queue, m.stream_id
+  )
+  SELECT 'versions are dense', w.queue || ' ' || described_stream(w.stream_id),
+    format('versions %s to %s are %s messages', w.first, w.last, w.count)
+  FROM waiting w WHERE w.last - w.first + 1 <> w.count
+  UNION ALL
+  SELECT 'work is claimable', w.queue || ' ' || described_stream(w.stream_id), 'messages wait, but no claim would find them'
+  FROM waiting w WHERE NOT EXISTS (
+    SELECT FROM wh_active_streams s WHERE s.queue = w.queue AND s.stream_id = w.stream_id AND s.head_version < w.first)
+  UNION ALL
+  SELECT 'nothing is lost', w.queue || ' ' || described_stream(w.stream_id),
+    format('the head is at %s, but the first message is %s', s.head_version, w.first)
+  FROM waiting w JOIN wh_active_streams s ON s.queue = w.queue AND s.stream_id = w.stream_id
+  WHERE s.head_version < w.first - 1
+  UNION ALL
+  SELECT 'versions are counted', w.queue || ' ' || described_stream(w.stream_id),
+    format('the last message is %s, the counter says %s', w.last, v.counted)
+  FROM waiting w JOIN LATERAL (
+    SELECT CASE w.queue WHEN 'outbox' THEN s.outbox_version ELSE s.inbox_version END AS counted
+    FROM wh_streams s WHERE s.stream_id = w.stream_id) v ON v.counted <> w.last
+  WHERE NOT w.alone
+  UNION ALL
+  SELECT 'a stream has one partition', s.queue || ' ' || described_stream(s.stream_id),
+    format('partition %s instead of %s', s.partition_number, partition_of(s.stream_id, k.partition_count))
+  FROM wh_active_streams s, wh_settings k WHERE s.partition_number <> partition_of(s.stream_id, k.partition_count)
+  UNION ALL
+  SELECT 'every partition exists', 'partitions', format('%s of %s are there', count(p.partition_number), k.partition_count)
+  FROM wh_settings k LEFT JOIN wh_partitions p ON p.partition_number < k.partition_count
+  GROUP BY k.partition_count HAVING count(p.partition_number) <> k.partition_count
+  UNION ALL
+  SELECT 'order is kept', f.queue || ' ' || described_stream(f.stream_id),
+    format('version %s was finished before version %s', f.version, f.before)
+  FROM (SELECT m.*, lag(m.version) OVER stream AS before, lag(m.processed_at) OVER stream AS earlier
+    FROM wh_finished_messages m WINDOW stream AS (PARTITION BY m.queue, m.stream_id ORDER BY m.version, m.processed_at)) f
+  WHERE f.processed_at < f.earlier AND f.before < f.version;
+$$;

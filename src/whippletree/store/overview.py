@@ -1,0 +1,126 @@
+"""The state of an installation at a glance, and what in it should worry an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+import asyncpg
+
+from whippletree.store.database import translated
+from whippletree.store.statements import call
+
+BACKLOG = 10_000
+"""As many messages in the outbox are a backlog that grows."""
+
+
+class Severity(StrEnum):
+    """How much an alert matters."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that should not stay as it is, and what to do."""
+
+    severity: Severity
+    problem: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOverview:
+    """One running instance. Times are seconds."""
+
+    instance_id: UUID
+    service_name: str
+    host_name: str
+    process_id: int
+    age: float
+    silence: float
+    session_locked: bool
+    partitions: int
+    leases: int
+    queues: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """One queue: how many messages or events wait, and in which state their streams are."""
+
+    queue: str
+    waiting: int
+    ready: int
+    leased: int
+    orphaned: int
+    later: int
+    parked: int
+    failing: int
+    oldest: float | None
+    """Seconds since the oldest came; None when nothing waits."""
+    unowned: int
+    """Streams with work in partitions that nobody owns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Everything that `whippletree status` shows."""
+
+    instances: Sequence[InstanceOverview]
+    queues: Sequence[QueueOverview]
+    dead_letters: int
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """What is wrong, the worst first."""
+        return sorted((alert for queue in self.queues for alert in self._alerts(queue)), key=lambda a: a.severity)
+
+    def _alerts(self, queue: QueueOverview) -> Iterator[Alert]:
+        name = queue.queue
+        if queue.orphaned:
+            yield Alert(
+                Severity.CRITICAL,
+                f"{queue.orphaned} leases of {name} have run out: workers crashed or hang",
+                "see that instances run: `whippletree instances list`",
+            )
+        if queue.parked:
+            yield Alert(
+                Severity.CRITICAL,
+                f"{queue.parked} streams of {name} are parked: their heads gave up",
+                f"`whippletree parked --queue {name}`, then redrive or skip",
+            )
+        if queue.unowned and not self._worked(name):
+            yield Alert(Severity.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
+        elif queue.unowned:
+            yield Alert(
+                Severity.CRITICAL,
+                f"{queue.unowned} streams of {name} wait in partitions that nobody owns",
+                "start more instances, or raise the cap on partitions per instance",
+            )
+        if name == "outbox" and queue.waiting > BACKLOG:
+            yield Alert(
+                Severity.WARNING,
+                f"{queue.waiting} messages wait in the outbox: the backlog grows",
+                "start more instances, or see whether the transport is slow",
+            )
+
+    def _worked(self, queue: str) -> bool:
+        names = {queue, queue.partition("/")[0] + "/*"}
+        return any(names.intersection(instance.queues) for instance in self.instances)
+
+
+async def overview(connection: asyncpg.Connection, schema: str) -> Overview:
+    """Look once. Reads only; on a large backlog it counts for a while."""
+    with translated():
+        instances = await connection.fetch(call(schema, "instance_overview", 0))
+        queues = await connection.fetch(call(schema, "queue_overview", 0))
+        dead_letters = await connection.fetchval(call(schema, "count_dead_letters", 0))
+    return Overview(
+        instances=[InstanceOverview(*row) for row in instances],
+        queues=[QueueOverview(*row) for row in queues],
+        dead_letters=dead_letters,
+    )

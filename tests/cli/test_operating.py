@@ -1,0 +1,230 @@
+"""The operator's commands, run as an operator runs them, on an installation with something the matter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+from tests.scenario import T0, Given, Message, RowsWorker, S, failure
+from whippletree.claim.batch import WorkReport
+from whippletree.message.event import NewEvent
+from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, ReceptorProcessingFailure, Verdict
+from whippletree.settings import Dsn
+from whippletree.store.event_store import EventStore
+from whippletree.store.receipt import Receipt
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Done: TypeAlias = "subprocess.CompletedProcess[str]"
+Command = Callable[..., Awaitable[Done]]
+PROGRAM = "import sys; from whippletree.cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture
+def whippletree(dsn: Dsn) -> Command:
+    async def run(*words: str, answer: str = "") -> Done:
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", PROGRAM, *words],
+            env=os.environ | {"WHIPPLETREE_DSN": dsn.reveal()},
+            input=answer,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture
+def alice(pool: Pool) -> RowsWorker:
+    return RowsWorker(pool, "orders", max_attempts=1)
+
+
+async def parks(alice: RowsWorker, given: Given, stream: str, error: str) -> tuple[Message, ...]:
+    """A stream of two messages, parked at its first."""
+    messages = await given.outbox(stream, 2)
+    await alice.claims()
+    await alice.reports(failure(messages[0], error=error))
+    return messages
+
+
+async def parks_events(alice: RowsWorker, pool: Pool, db: asyncpg.Connection) -> Receipt:
+    """Two events, at whose first both a perspective and a receptor are parked."""
+    await db.execute("SELECT register_perspective('summary', '{OrderPlaced}')")
+    await db.execute("SELECT register_receptor('mail', '{OrderPlaced}')")
+    receipt = await EventStore(pool).append("order-17", [NewEvent(event_type="OrderPlaced", payload="{}")] * 1)
+    await EventStore(pool).append("order-17", [NewEvent(event_type="OrderPlaced", payload="{}")])
+    limits = {"perspective/summary": 10, "receptor/mail": 10}
+    await alice.coordinator.process_work_batch(WorkReport(limits=limits), as_of=T0)
+    failures: list[Outcome] = [
+        PerspectiveCheckpointFailure(receipt.stream_id, "summary", "no total", verdict=Verdict.PARK),
+        ReceptorProcessingFailure(receipt.event_ids[0], "mail", "no address", verdict=Verdict.PARK),
+    ]
+    await alice.coordinator.process_work_batch(WorkReport(outcomes=failures, limits={}), as_of=T0)
+    return receipt
+
+
+async def test_status_shows_instances_queues_and_alerts(
+    whippletree: Command, alice: RowsWorker, given: Given, db: asyncpg.Connection
+) -> None:
+    await parks(alice, given, "order-17", "boom")
+    done = await whippletree("status", "--check")
+    assert done.returncode == 1, done.stderr
+    assert "test:1" in done.stdout
+    assert "critical: 1 streams of outbox are parked: their heads gave up" in done.stdout
+    seen = json.loads((await whippletree("status", "--json")).stdout)
+    assert seen["instances"][0]["service_name"] == "orders"
+    assert {queue["queue"]: queue["waiting"] for queue in seen["queues"]} == {"outbox": 2, "inbox": 0}
+    assert [alert["severity"] for alert in seen["alerts"]] == ["critical"]
+
+
+async def test_status_of_a_healthy_installation_checks_out(whippletree: Command) -> None:
+    done = await whippletree("status", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "all is well" in done.stdout
+
+
+async def test_status_says_that_nobody_works(whippletree: Command, given: Given) -> None:
+    await given.outbox("order-17")
+    assert "nobody works outbox, and work waits there" in (await whippletree("status")).stdout
+
+
+async def test_why_answers_in_sentences(whippletree: Command, alice: RowsWorker, given: Given) -> None:
+    await parks(alice, given, "order-17", "boom")
+    assert "its head, version 1, is parked after 1 attempts: boom" in (await whippletree("why", "order-17")).stdout
+    told: list[str] = json.loads((await whippletree("why", "order-17", "--json")).stdout)
+    assert told[0] == "stream order-17 has work in outbox"
+
+
+async def test_a_parked_stream_is_redriven_in_order(whippletree: Command, alice: RowsWorker, given: Given) -> None:
+    first, second = await parks(alice, given, "order-17", "boom")
+    assert "order-17" in (await whippletree("parked")).stdout
+    done = await whippletree("redrive", "order-17")
+    assert (done.returncode, done.stdout) == (0, "redriven: 1 stream\n")
+    assert await alice.claims() == [first, second]
+    assert "nothing is parked" in (await whippletree("parked")).stdout
+
+
+async def test_streams_are_redriven_by_their_error_after_a_question(
+    whippletree: Command, alice: RowsWorker, given: Given, db: asyncpg.Connection
+) -> None:
+    await parks(alice, given, "order-1", "KeyError: 'total'")
+    await parks(alice, given, "order-2", "mail server says no")
+    assert (await whippletree("redrive", "--error", "KeyError", answer="n\n")).returncode == 1
+    assert "redriven: 1 stream" in (await whippletree("redrive", "--error", "KeyError", "--yes")).stdout
+    parked = json.loads((await whippletree("parked", "--json")).stdout)
+    assert [row["stream_name"] for row in parked] == ["order-2"]
+    assert "redriven: 1 stream" in (await whippletree("redrive", "--all", "--yes")).stdout
+
+
+async def test_redrive_of_nothing_says_what_to_say(whippletree: Command) -> None:
+    assert "say what to redrive" in (await whippletree("redrive")).stderr
+    assert "has not stopped" in (await whippletree("redrive", "order-17")).stderr
+
+
+async def test_a_skipped_message_is_recorded_and_the_rest_goes_on(
+    whippletree: Command, alice: RowsWorker, given: Given
+) -> None:
+    _, second = await parks(alice, given, "order-17", "boom")
+    skip = ("skip", "order-17", "--queue", "outbox", "--reason", "cancelled by phone")
+    assert (await whippletree(*skip, answer="n\n")).returncode == 1
+    done = await whippletree(*skip, "--yes")
+    assert (done.returncode, done.stdout) == (0, "skipped: version 1 of order-17 in outbox\n")
+    assert await alice.claims() == [second]
+    (letter,) = json.loads((await whippletree("dead-letters", "--json")).stdout)
+    assert (letter["version"], letter["reason"], letter["error"]) == (1, "cancelled by phone", "boom")
+    assert "nothing in outbox that could be skipped now" in (await whippletree(*skip, "--yes")).stderr
+
+
+@pytest.mark.parametrize("queue", ["perspective/summary", "receptor/mail"])
+async def test_events_are_skipped_for_one_perspective_or_receptor_only(
+    whippletree: Command, alice: RowsWorker, pool: Pool, db: asyncpg.Connection, queue: str
+) -> None:
+    await parks_events(alice, pool, db)
+    done = await whippletree("skip", "order-17", "--queue", queue, "--reason", "bad data", "--yes")
+    assert done.stdout == f"skipped: version 1 of order-17 in {queue}\n", done.stderr
+    batch = await alice.coordinator.process_work_batch(
+        WorkReport(limits={"perspective/summary": 10, "receptor/mail": 10}), as_of=T0
+    )
+    claimed: list[Any] = [*batch.claimed_perspective_work, *batch.claimed_receptor_work]
+    assert [(work.queue, work.version) for work in claimed] == [(queue, 2)]
+    assert await db.fetchval("SELECT array_agg(reason) FROM wh_dead_letters WHERE queue = $1", queue) == ["bad data"]
+    if queue == "receptor/mail":
+        assert await db.fetchval("SELECT status FROM wh_receptor_processing WHERE version = 1") == "Skipped"
+
+
+async def test_what_is_in_hand_cannot_be_skipped(whippletree: Command, alice: RowsWorker, given: Given) -> None:
+    await given.outbox("order-17")
+    await alice.claims()
+    done = await whippletree("skip", "order-17", "--queue", "outbox", "--reason", "x", "--yes")
+    assert done.returncode == 2
+    assert "`whippletree why order-17` says why" in done.stderr
+
+
+async def test_verify_finds_nothing_wrong_with_a_sound_installation(
+    whippletree: Command, alice: RowsWorker, given: Given, pool: Pool, db: asyncpg.Connection
+) -> None:
+    await parks(alice, given, "order-17", "boom")
+    await given.outbox(None)
+    await given.inbox(S, 3)
+    await parks_events(alice, pool, db)
+    done = await whippletree("verify")
+    assert (done.returncode, done.stdout) == (0, "every promise is kept\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "promise"),
+    [
+        ("DELETE FROM wh_messages WHERE version = 2", "versions are dense"),
+        ("DELETE FROM wh_messages WHERE version = 1", "nothing is lost"),
+        ("DELETE FROM wh_active_streams WHERE queue = 'inbox'", "work is claimable"),
+        ("UPDATE wh_streams SET inbox_version = 7", "versions are counted"),
+        ("UPDATE wh_active_streams SET partition_number = partition_number + 1", "a stream has one partition"),
+        ("DELETE FROM wh_partitions WHERE partition_number = 3", "every partition exists"),
+        ("DELETE FROM wh_event_store WHERE version = 1", "versions are dense"),
+        ("UPDATE wh_streams SET event_version = 9 WHERE event_version > 0", "versions are counted"),
+        ("DELETE FROM wh_active_streams WHERE queue = 'perspective/summary'", "work is claimable"),
+        ("DELETE FROM wh_active_streams WHERE queue = 'receptor/mail'", "work is claimable"),
+        (
+            "INSERT INTO wh_checkpoints SELECT stream_id, 'other', 1, gen_random_uuid(), now(), now() FROM wh_streams",
+            "a checkpoint is an event",
+        ),
+    ],
+)
+async def test_verify_finds_damage(
+    whippletree: Command,
+    alice: RowsWorker,
+    given: Given,
+    pool: Pool,
+    db: asyncpg.Connection,
+    damage: str,
+    promise: str,
+) -> None:
+    await given.inbox(S, 3)
+    await parks_events(alice, pool, db)
+    await db.execute(damage)
+    done = await whippletree("verify", "--json")
+    assert done.returncode == 1, done.stderr
+    assert promise in {row["promise"] for row in json.loads(done.stdout)}
+
+
+async def test_verify_finds_what_was_finished_out_of_order(
+    whippletree: Command, db: asyncpg.Connection, given: Given
+) -> None:
+    await given.outbox(S, 2)
+    await db.execute(
+        """WITH m AS (DELETE FROM wh_messages RETURNING *), s AS (DELETE FROM wh_active_streams)
+           INSERT INTO wh_finished_messages
+           SELECT m.*, 1, 1, gen_random_uuid(), now() - m.version * interval '1 second' FROM m"""
+    )
+    done = await whippletree("verify", "--json")
+    assert [row["promise"] for row in json.loads(done.stdout)] == ["order is kept"]
