@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from tests.scenario import T0, Given, Message, RowsWorker, S, failure
+from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
 from whippletree.claim.batch import WorkReport
 from whippletree.message.event import NewEvent
 from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, ReceptorProcessingFailure, Verdict
@@ -168,6 +168,26 @@ async def test_what_is_in_hand_cannot_be_skipped(whippletree: Command, alice: Ro
     done = await whippletree("skip", "order-17", "--queue", "outbox", "--reason", "x", "--yes")
     assert done.returncode == 2
     assert "`whippletree why order-17` says why" in done.stderr
+
+
+async def test_a_draining_instance_finishes_and_the_others_take_over(
+    whippletree: Command, alice: RowsWorker, pool: Pool, given: Given
+) -> None:
+    bob = RowsWorker(pool, "bob")
+    (first,) = await given.outbox("order-17")
+    assert await alice.claims() == [first]
+    assert (await whippletree("instances", "drain", "nonesuch")).returncode == 2
+    done = await whippletree("instances", "drain", str(alice.instance_id), "--no-wait")
+    assert done.returncode == 0, done.stderr
+    assert "draining" in (await whippletree("instances", "list")).stdout
+    (second,) = await given.outbox("order-18")
+    assert await alice.claims() == []
+    await alice.reports(completion(first))
+    assert await bob.claims() == [second]
+    assert len(bob.partitions) == len(set(bob.partitions)) > 0
+    await whippletree("instances", "drain", str(alice.instance_id), "--undo")
+    seen = json.loads((await whippletree("instances", "list", "--json")).stdout)
+    assert {row["service_name"]: row["draining"] for row in seen} == {"orders": False, "bob": False}
 
 
 async def test_verify_finds_nothing_wrong_with_a_sound_installation(

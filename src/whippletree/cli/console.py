@@ -18,6 +18,8 @@ from whippletree.settings import Dsn, Settings, redact
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from whippletree.store.overview import InstanceOverview
+
 
 def colour_on(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
@@ -63,6 +65,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) 
         # Text, because a value in [brackets] is no markup.
         drawn.add_row(*map(Text, row))
     return drawn
+
+
+def instances(found: Sequence[InstanceOverview]) -> RenderableType:
+    """The table of running instances."""
+    rows = [
+        (
+            f"{i.host_name}:{i.process_id}",
+            i.service_name,
+            spoken(i.age),
+            spoken(i.silence) + " ago",
+            str(i.partitions),
+            str(i.leases),
+            "draining" if i.draining else "working",
+        )
+        for i in found
+    ]
+    columns = ("instance", "service", "runs for", "last beat", "partitions", "leases", "state")
+    return table(columns, rows, empty="no instance runs; start one with `whippletree run`")
 
 
 def line(words: str, meaning: str = "") -> RenderableType:

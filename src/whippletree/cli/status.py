@@ -62,21 +62,6 @@ async def _watch(settings: Settings) -> None:
 def _drawn(seen: Overview) -> RenderableType:
     from rich.console import Group
 
-    instances = console.table(
-        ("instance", "service", "runs for", "last beat", "partitions", "leases"),
-        [
-            (
-                f"{i.host_name}:{i.process_id}",
-                i.service_name,
-                console.spoken(i.age),
-                console.spoken(i.silence) + " ago",
-                str(i.partitions),
-                str(i.leases),
-            )
-            for i in seen.instances
-        ],
-        empty="no instance runs; start one with `whippletree run`",
-    )
     queues = console.table(
         ("queue", "waiting", "oldest", "ready", "leased", "orphaned", "later", "parked"),
         [_queue(queue) for queue in seen.queues],
@@ -84,7 +69,9 @@ def _drawn(seen: Overview) -> RenderableType:
     )
     letters = [console.line(f"{seen.dead_letters} dead letters")] if seen.dead_letters else []
     alerts = [console.line(f"{a.severity}: {a.problem}; {a.remedy}", a.severity) for a in seen.alerts]
-    return Group(instances, queues, *letters, *(alerts or [console.line("all is well", "well")]))
+    return Group(
+        console.instances(seen.instances), queues, *letters, *(alerts or [console.line("all is well", "well")])
+    )
 
 
 def _queue(queue: QueueOverview) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class InstanceOverview:
     partitions: int
     leases: int
     queues: Sequence[str]
+    draining: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 -- The instances as they are now, oldest first.
 CREATE OR REPLACE FUNCTION instance_overview(p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS TABLE (instance_id uuid, service_name text, host_name text, process_id integer, age double precision,
-  silence double precision, session_locked boolean, partitions bigint, leases bigint, queues text[])
+  silence double precision, session_locked boolean, partitions bigint, leases bigint, queues text[],
+  draining boolean)
 LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
@@ -9,7 +10,8 @@ AS $$
     EXTRACT(epoch FROM p_as_of - i.started_at)::double precision,
     EXTRACT(epoch FROM p_as_of - i.last_heartbeat_at)::double precision, i.session_locked,
     (SELECT count(*) FROM wh_partitions p WHERE p.instance_id = i.instance_id),
-    (SELECT count(*) FROM wh_active_streams s WHERE s.instance_id = i.instance_id AND s.lease_expiry > p_as_of), i.queues
+    (SELECT count(*) FROM wh_active_streams s WHERE s.instance_id = i.instance_id AND s.lease_expiry > p_as_of), i.queues,
+    i.draining
   FROM wh_service_instances i
   ORDER BY i.started_at, i.instance_id;
 $$;

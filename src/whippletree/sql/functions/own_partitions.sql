@@ -1,13 +1,14 @@
 -- Settles which partitions the instance owns. It hands those that are another's share over to that instance, once it
 -- holds no lease there, and takes those of its own share that nobody alive owns; it robs nobody. Runs only while
 -- membership is not the one for which it has settled, one instance at a time, so that an idle poll writes nothing.
+-- An instance that drains has no share, and counts as gone: its leases hold, but its partitions are free.
 CREATE OR REPLACE FUNCTION own_partitions(p_instance_id uuid, p_max_partitions integer, p_as_of timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-  v_members uuid[] := ARRAY(SELECT instance_id FROM wh_service_instances ORDER BY instance_id);
+  v_members uuid[] := ARRAY(SELECT instance_id FROM wh_service_instances WHERE NOT draining ORDER BY instance_id);
   v_count integer := cardinality(v_members);
   v_share integer := array_position(v_members, p_instance_id) - 1;
   v_membership uuid := md5(v_members::text)::uuid;
@@ -22,7 +23,7 @@ BEGIN
     RETURN;
   END IF;
   -- Whoever joined before we had the lock may own partitions already, and is not to be robbed: the next poll knows him.
-  IF v_members <> ARRAY(SELECT instance_id FROM wh_service_instances ORDER BY instance_id) THEN
+  IF v_members <> ARRAY(SELECT instance_id FROM wh_service_instances WHERE NOT draining ORDER BY instance_id) THEN
     RETURN;
   END IF;
 

@@ -54,6 +54,7 @@ BEGIN
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
   FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
+    EXIT WHEN (SELECT draining FROM wh_service_instances WHERE instance_id = p_instance_id);
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
       p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, COALESCE(p_ready_since, '-infinity'), v_as_of);
     v_idle := v_idle AND NOT FOUND;

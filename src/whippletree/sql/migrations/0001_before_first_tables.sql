@@ -100,6 +100,7 @@ CREATE TABLE wh_service_instances (
   session_locked boolean NOT NULL DEFAULT false,
   queues text[] NOT NULL DEFAULT '{}',
   waiting boolean NOT NULL DEFAULT false,
+  draining boolean NOT NULL DEFAULT false,
   settled_for uuid,
   partitions_version bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);

@@ -14,6 +14,8 @@ CREATE TABLE wh_service_instances (
   queues text[] NOT NULL DEFAULT '{}',
   -- True while the instance has nothing to do and listens: only then does a storer notify.
   waiting boolean NOT NULL DEFAULT false,
+  -- True when an operator wants the instance to finish what it has and to take no more.
+  draining boolean NOT NULL DEFAULT false,
   -- Fingerprint of the membership for which this instance has settled its partitions.
   settled_for uuid,
   -- Raised whenever the instance's set of partitions changes.
