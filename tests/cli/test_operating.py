@@ -170,6 +170,20 @@ async def test_what_is_in_hand_cannot_be_skipped(whippletree: Command, alice: Ro
     assert "`whippletree why order-17` says why" in done.stderr
 
 
+async def test_a_stream_is_shown_with_its_events_and_messages(
+    whippletree: Command, alice: RowsWorker, given: Given, pool: Pool, db: asyncpg.Connection
+) -> None:
+    await parks_events(alice, pool, db)
+    await parks(alice, given, "order-17", "boom")
+    shown = (await whippletree("streams", "show", "order-17")).stdout
+    assert "its head, version 1, is parked after 1 attempts: boom" in shown
+    assert "summary, mail behind" in shown
+    contents = json.loads((await whippletree("streams", "show", "order-17", "--json")).stdout)["contents"]
+    states = [(row["kind"], row["version"], row["state"]) for row in contents]
+    assert ("outbox", 1, "parked") in states
+    assert ("event", 2, "summary, mail behind") in states
+
+
 async def test_a_draining_instance_finishes_and_the_others_take_over(
     whippletree: Command, alice: RowsWorker, pool: Pool, given: Given
 ) -> None:

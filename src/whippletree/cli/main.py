@@ -23,6 +23,7 @@ COMMANDS = {
     "parked": ("whippletree.cli.parked:parked", "List the streams that stopped at a message."),
     "redrive": ("whippletree.cli.parked:redrive", "Resume stopped streams at their heads, in order."),
     "skip": ("whippletree.cli.parked:skip", "Pass over the head of a stream, and record why."),
+    "streams": ("whippletree.cli.streams:streams", "Look at a stream: its events, what waits, and why."),
     "verify": ("whippletree.cli.verify:verify", "Prove on the live database that order was kept and nothing is lost."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
