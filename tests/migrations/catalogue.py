@@ -17,7 +17,7 @@ _QUERIES = (
        FROM pg_constraint WHERE connamespace = $1::text::regnamespace AND contype <> 'n'""",
     """SELECT 'index', indexrelid::regclass::text, '', pg_get_indexdef(indexrelid)
        FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE relnamespace = $1::text::regnamespace""",
-    """SELECT 'function', oid::regprocedure::text, '', pg_get_functiondef(oid)
+    """SELECT 'function', oid::regprocedure::text, COALESCE(proacl::text, ''), pg_get_functiondef(oid)
        FROM pg_proc WHERE pronamespace = $1::text::regnamespace""",
     """SELECT 'view', viewname, '', definition FROM pg_views WHERE schemaname = $1""",
     """SELECT 'trigger', tgname, tgrelid::regclass::text, pg_get_triggerdef(t.oid) FROM pg_trigger t

@@ -25,6 +25,7 @@ COMMANDS = {
     "skip": ("whippletree.cli.parked:skip", "Pass over the head of a stream, and record why."),
     "streams": ("whippletree.cli.streams:streams", "Look at a stream: its events, what waits, and why."),
     "verify": ("whippletree.cli.verify:verify", "Prove on the live database that order was kept and nothing is lost."),
+    "roles": ("whippletree.cli.roles:roles", "Say what a database role may do."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
 

@@ -184,6 +184,8 @@ def _replaceable() -> str:
     parts = ["SET LOCAL check_function_bodies = off;"]
     for folder in ("functions", "views"):
         parts += [read(folder, name) for name in sorted(_names(folder))]
+    # Last, and in the same transaction: a new function is everybody's until then.
+    parts.append(f"SELECT renew_grants('{{{', '.join(sorted(_names('functions')))}}}');")
     return "\n".join(parts)
 
 

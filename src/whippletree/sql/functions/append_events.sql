@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION append_events(
   p_expected_streams uuid[] DEFAULT '{}', p_expected_versions bigint[] DEFAULT '{}', p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off
 AS $$
 DECLARE

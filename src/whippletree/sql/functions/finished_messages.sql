@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION finished_messages(
   p_queues text[], p_stream_ids uuid[], p_through bigint[], p_message_ids uuid[])
 RETURNS integer[]
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT ARRAY(
     SELECT r.place::integer

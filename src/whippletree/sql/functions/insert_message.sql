@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION insert_message()
 RETURNS trigger
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_queue text := TG_ARGV[0];

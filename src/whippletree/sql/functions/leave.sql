@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION leave(p_instance_id uuid, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS void
 LANGUAGE sql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   -- Before its row: whoever is settling partitions wants both.
   SELECT pg_advisory_xact_lock(lock_key('membership'));

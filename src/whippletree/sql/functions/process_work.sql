@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION process_work(
   p_partitions_version bigint, p_as_of timestamptz DEFAULT NULL)
 RETURNS SETOF wh_work
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_as_of timestamptz;

@@ -19,7 +19,7 @@ RETURNS TABLE (
   claimed_outbox_messages jsonb, claimed_inbox_messages jsonb, claimed_receptor_work jsonb,
   claimed_perspective_work jsonb, assigned_partitions jsonb, rejected jsonb, duplicates jsonb)
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_reports wh_report[];

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION register_perspective(
   p_perspective_name text, p_patterns text[], p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS boolean
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_queue text := 'perspective/' || p_perspective_name;

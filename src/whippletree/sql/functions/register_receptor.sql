@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION register_receptor(p_receptor_name text, p_patterns text[])
 RETURNS boolean
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM require_patterns(p_patterns);

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION require_partition_count(p_partition_count integer)
 RETURNS void
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_partition_count integer := (SELECT partition_count FROM wh_settings);

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION resume_claims(
   p_instance_id uuid, p_queue text, p_last_token bigint, p_as_of timestamptz DEFAULT NULL)
 RETURNS SETOF wh_work
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION store_inbox(
   p_scheduled_for timestamptz[], p_as_of timestamptz DEFAULT NULL)
 RETURNS text[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_outcomes text[];

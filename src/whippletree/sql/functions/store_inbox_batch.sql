@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION store_inbox_batch(p_messages jsonb, p_as_of timestamptz DEFAULT NULL)
 RETURNS text[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_read record;

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION store_message(
   p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_settings wh_settings;

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION store_outbox(
   p_scheduled_for timestamptz[], p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   IF cardinality(p_message_ids) = 1 THEN

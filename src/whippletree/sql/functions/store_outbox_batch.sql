@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION store_outbox_batch(p_messages jsonb, p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_read record;

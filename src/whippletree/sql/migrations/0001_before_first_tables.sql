@@ -41,7 +41,8 @@ CREATE TYPE wh_report AS (
 CREATE TABLE wh_settings (
   only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
   partition_count integer NOT NULL DEFAULT 10000 CHECK (partition_count BETWEEN 1 AND 1000000),
-  max_payload_bytes integer NOT NULL DEFAULT 262144 CHECK (max_payload_bytes BETWEEN 1024 AND 16777216)
+  max_payload_bytes integer NOT NULL DEFAULT 262144 CHECK (max_payload_bytes BETWEEN 1024 AND 16777216),
+  deduplication_retention interval CHECK (deduplication_retention > '0')
 );
 INSERT INTO wh_settings DEFAULT VALUES;
 CREATE TABLE wh_streams (
@@ -119,9 +120,9 @@ SELECT generate_series(0, partition_count - 1) FROM wh_settings;
 CREATE TABLE wh_message_deduplication (
   message_id uuid PRIMARY KEY,
   first_seen_at timestamptz NOT NULL,
-  body_hash bytea NOT NULL
+  body_hash uuid NOT NULL
 );
-CREATE INDEX wh_message_deduplication_first_seen ON wh_message_deduplication USING brin (first_seen_at);
+CREATE INDEX wh_message_deduplication_first_seen ON wh_message_deduplication (first_seen_at);
 CREATE TABLE wh_finished_messages (
   LIKE wh_messages,
   partition_number integer NOT NULL,

@@ -1,0 +1,18 @@
+-- Lets a role read every table and view of ours, payloads included, and change nothing.
+CREATE OR REPLACE FUNCTION grant_viewer(p_role name)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_relation regclass;
+BEGIN
+  PERFORM grant_functions(p_role, ARRAY['read_events', 'stream_id_of', 'partition_of']);
+  FOR v_relation IN
+    SELECT c.oid FROM pg_class c
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relname LIKE 'wh\_%' AND c.relkind IN ('r', 'p', 'v')
+  LOOP
+    EXECUTE format('GRANT SELECT ON %s TO %I', v_relation, p_role);
+  END LOOP;
+END;
+$$;

@@ -1,0 +1,17 @@
+-- Lets a role run an instance: store, claim, report, append and read events. It touches no table of ours but through
+-- functions.
+CREATE OR REPLACE FUNCTION grant_worker(p_role name)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM grant_producer(p_role);
+  PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'leave', 'require_partition_count',
+    'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
+    -- What happened to a call whose answer was lost.
+    'end_lost_calls', 'resume_claims', 'finished_messages',
+    -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.
+    'take_session_lock', 'holds_session_lock', 'session_lock_key', 'lock_key', 'wake_channel']);
+END;
+$$;
