@@ -1,4 +1,4 @@
-"""Forgets what the inbox need not know any more, for whoever does the maintenance. Claims and polls never pay for it."""
+"""Forgets message ids that the inbox need not know any more. Maintenance calls it; claims and polls never pay for it."""
 
 from __future__ import annotations
 
