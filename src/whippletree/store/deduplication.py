@@ -1,4 +1,4 @@
-"""Forgets message ids that the inbox need not know any more. Maintenance calls it; claims and polls never pay for it."""
+"""Forgets message ids that the inbox need not know any more. For maintenance: claims and polls do not pay for it."""
 
 from __future__ import annotations
 
