@@ -82,7 +82,7 @@ async def test_a_schema_newer_than_the_package_is_refused(connection: asyncpg.Co
     await migrate(connection, "whippletree")
     await connection.execute("INSERT INTO whippletree.wh_migrations VALUES ('9999_after_tomorrow')")
     for refused in (migrate, require_schema):
-        with pytest.raises(SchemaMismatch, match=r"9999_after_tomorrow.*Upgrade the package"):
+        with pytest.raises(SchemaMismatch, match=r"9999_after_tomorrow: upgrade the package"):
             await refused(connection, "whippletree")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -22,6 +21,7 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.wake import WakeListener
 from whippletree.settings import Dsn
 from whippletree.store.database import open_connection, translated
+from whippletree.store.pooler import sharing
 from whippletree.store.statements import call
 
 _log = logging.getLogger("whippletree.session")
@@ -140,7 +140,7 @@ class InstanceSession:
         async with asyncio.timeout(self._settings.probe_timeout):
             connection = await open_connection(self._dsn)
             try:
-                self.degraded = await _sharing(connection)
+                self.degraded = await sharing(connection)
                 if self.degraded is None:
                     await self._take_lock(connection)
                     await self.wake.listen(connection, await connection.fetchval(self._wake_channel))
@@ -180,27 +180,3 @@ class InstanceSession:
     @property
     def _instance_id(self) -> object:
         return self._coordinator.instance.instance_id
-
-
-async def _sharing(connection: asyncpg.Connection) -> str | None:
-    """How it shows that a pooler stands between us and the server; None when the session is ours alone.
-
-    The first sign works even on a quiet pooler, which gives back the same server connection every time: it greets its
-    clients with process ids of its own making. A pooler in session mode is refused along with the others.
-    """
-    canary = secrets.token_hex(8)
-    try:
-        await connection.execute(f"SET whippletree.canary = '{canary}'")
-        # Two texts, so that the second is not a statement that the driver has prepared on another server connection.
-        first = await connection.fetchval("SELECT pg_backend_pid() AS first")
-        second = await connection.fetchval("SELECT pg_backend_pid() AS second")
-        seen = await connection.fetchval("SELECT current_setting('whippletree.canary', true)")
-    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
-        return "a pooler is in between: a prepared statement was gone by the time it was to run"
-    if first != second:
-        return "a pooler is in between: two calls in a row were answered by two server processes"
-    if seen != canary:
-        return "a pooler is in between: a session setting was gone at the next call"
-    if first != connection.get_server_pid():
-        return "a pooler is in between: another server process answers than the one that greeted us"
-    return None

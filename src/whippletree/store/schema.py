@@ -106,13 +106,21 @@ def package_version() -> str:
 
 async def require_schema(connection: asyncpg.Connection, schema: str) -> None:
     """Raise `SchemaMismatch` unless the schema is exactly as new as this package."""
+    if difference := await difference_of(connection, schema):
+        problem, remedy = difference
+        raise SchemaMismatch(f"{problem}: {remedy}")
+
+
+async def difference_of(connection: asyncpg.Connection, schema: str) -> tuple[str, str] | None:
+    """Why the schema does not fit this package, and what to do about it; None when it is exactly as new."""
     valid_schema(schema)
     applied = await _applied(connection, schema)
-    _refuse_newer(schema, applied)
-    missing = [name for name in migration_names() if name not in applied]
-    if missing or await _installed_digest(connection, schema) != _digest():
-        state = "is older than this version" if applied else "is not installed"
-        raise SchemaMismatch(f"schema {schema!r} {state}: run `whippletree migrate --schema {schema}`")
+    if unknown := applied.difference(migration_names()):
+        return _newer(schema, unknown)
+    if applied.issuperset(migration_names()) and await _installed_digest(connection, schema) == _digest():
+        return None
+    state = "is older than this version" if applied else "is not installed"
+    return f"schema {schema!r} {state}", f"run `whippletree migrate --schema {schema}`"
 
 
 async def _migrate_once(connection: asyncpg.Connection, schema: str) -> tuple[str, ...]:
@@ -126,7 +134,8 @@ async def _migrate_once(connection: asyncpg.Connection, schema: str) -> tuple[st
     await connection.execute(f'SET LOCAL search_path = "{schema}", pg_temp')
 
     applied = await _applied(connection, schema)
-    _refuse_newer(schema, applied)
+    if unknown := applied.difference(migration_names()):
+        raise SchemaMismatch(": ".join(_newer(schema, unknown)))
     if not applied:
         for table in TABLES:
             await connection.execute(read("tables", table))
@@ -164,13 +173,10 @@ async def _installed_digest(connection: asyncpg.Connection, schema: str) -> str 
     return digest
 
 
-def _refuse_newer(schema: str, applied: set[str]) -> None:
-    unknown = applied.difference(migration_names())
-    if unknown:
-        raise SchemaMismatch(
-            f"schema {schema!r} has migrations that this version ({package_version()}) does not know: "
-            f"{', '.join(sorted(unknown))}. Upgrade the package."
-        )
+def _newer(schema: str, unknown: set[str]) -> tuple[str, str]:
+    names = ", ".join(sorted(unknown))
+    problem = f"schema {schema!r} has migrations that this version ({package_version()}) does not know, {names}"
+    return problem, "upgrade the package"
 
 
 def _require_server(connection: asyncpg.Connection) -> None:
