@@ -96,6 +96,7 @@ async def test_every_function_pins_its_path_with_temporary_tables_last(db: async
     assert rows
     for name, definer, settings, source, language in rows:
         assert language in ("sql", "plpgsql"), name
+        assert not (definer and "EXECUTE" in source), f"{name} builds SQL with its owner's rights"
         if definer or "wh_" in source:
             paths = [setting for setting in settings or () if setting.startswith("search_path=")]
             assert paths in ([f"search_path={SCHEMA}, pg_temp"], [f'search_path="{SCHEMA}", pg_temp']), name

@@ -138,7 +138,7 @@ async def _clock(examined: _Examined) -> list[Finding]:
         return []
     problem = f"the database's clock is {apart.total_seconds():.0f} s {'ahead of' if theirs > after else 'behind'} ours"
     remedy = (
-        "Leases and retries are safe, they use the database's clock only; times that your program sets or logs are not. "
+        "Leases and retries use the database's clock only and are safe; times that your program sets or logs are not. "
         "Synchronise both machines, for example by NTP."
     )
     return [Finding(severity=Severity.WARNING, subject="clock", problem=problem, remedy=remedy)]
@@ -149,8 +149,8 @@ async def _pooler(examined: _Examined) -> list[Finding]:
     if sign is None:
         return []
     remedy = (
-        "Give the address of PostgreSQL itself as direct_dsn (WHIPPLETREE_DIRECT_DSN). Otherwise instances poll instead "
-        "of being woken, and the work of one that died is taken over only after the stale threshold."
+        "Give the address of PostgreSQL itself as direct_dsn (WHIPPLETREE_DIRECT_DSN). Otherwise instances poll "
+        "instead of being woken, and the work of one that died is taken over only after the stale threshold."
     )
     return [Finding(severity=Severity.WARNING, subject="pooler", problem=sign, remedy=remedy)]
 
