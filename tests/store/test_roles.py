@@ -25,16 +25,19 @@ NEW = {"wh_migrations": {"SELECT"}, "wh_installation": {"SELECT"}}
 STORED = {"wh_outbox": {"INSERT"}, "wh_inbox": {"INSERT"}} | NEW
 STORING = {
     *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch"),
-    *("append_events", "stream_id_of"),
+    *("append_events", "stream_id_of", "awaited_version", "has_applied", "why_not_applied"),
 }
 WORKING = STORING | {
-    *("process_work", "process_work_batch", "leave", "require_partition_count", "forget_messages"),
+    *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
     *("register_perspective", "register_receptor", "read_events"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
 }
-VIEWING = {"read_events", "stream_id_of", "partition_of"}
-FOR_THE_OWNER = {"revoke_access"}
+VIEWING = {
+    *("read_events", "stream_id_of", "partition_of", "instance_overview", "queue_overview", "count_dead_letters"),
+    *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
+}
+FOR_THE_OWNER = {"revoke_access", "drain_instance"}
 
 _PRIVILEGES = """
     SELECT c.relname, p.privilege

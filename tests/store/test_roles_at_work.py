@@ -17,7 +17,7 @@ from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
-from whippletree.errors import StoreUnavailable
+from whippletree.errors import StoreUnavailable, UnknownName
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.event import NewEvent
 from whippletree.message.ids import new_message_id
@@ -88,7 +88,10 @@ async def test_a_producer_stores_in_every_way(place: Place) -> None:
         records=[("order-17", "P", "{}"), ("order-17", "P", "{}")],
     )
     async with asyncpg.create_pool(place.producer.reveal(), min_size=1, max_size=1) as pool:
-        assert await EventStore(pool).append("order-17", [NewEvent(event_type="Placed", payload="{}")]) == (1,)
+        receipt = await EventStore(pool).append("order-17", [NewEvent(event_type="Placed", payload="{}")])
+        assert receipt.versions == (1,)
+        with pytest.raises(UnknownName, match="no perspective of the name summary"):
+            await receipt.applied("summary")
     await connection.close()
 
     owner = await asyncpg.connect(place.owner.reveal(), server_settings={"search_path": SCHEMA})

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION awaited_version(p_perspective_name text, p_stream_id uuid, p_versions bigint[])
 RETURNS bigint
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_seen bigint;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION count_dead_letters()
 RETURNS bigint
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT count(*) FROM wh_dead_letters;
 $$;

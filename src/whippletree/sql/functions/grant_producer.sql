@@ -1,4 +1,5 @@
--- Lets a role store messages and events, in every way there is, and nothing else: it reads nothing and claims nothing.
+-- Lets a role store messages and events, in every way there is, and wait until a perspective has them. It reads no
+-- message and claims nothing.
 CREATE OR REPLACE FUNCTION grant_producer(p_role name)
 RETURNS void
 LANGUAGE plpgsql
@@ -6,7 +7,7 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM grant_functions(p_role, ARRAY['store_message', 'store_outbox', 'store_outbox_batch', 'store_inbox',
-    'store_inbox_batch', 'append_events', 'stream_id_of']);
+    'store_inbox_batch', 'append_events', 'stream_id_of', 'awaited_version', 'has_applied', 'why_not_applied']);
   EXECUTE format('GRANT INSERT ON wh_outbox, wh_inbox TO %I', p_role);
   -- With these every process checks at its start that the schema is as new as itself.
   EXECUTE format('GRANT SELECT ON wh_migrations, wh_installation TO %I', p_role);

@@ -7,8 +7,8 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM grant_producer(p_role);
-  PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'leave', 'require_partition_count',
-    'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
+  PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'report_work', 'leave',
+    'require_partition_count', 'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
     -- What happened to a call whose answer was lost.
     'end_lost_calls', 'resume_claims', 'finished_messages',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.

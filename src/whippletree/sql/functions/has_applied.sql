@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION has_applied(p_perspective_name text, p_stream_id uuid, p_version bigint)
 RETURNS boolean
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT EXISTS (SELECT FROM wh_checkpoints c
     WHERE c.perspective_name = p_perspective_name AND c.stream_id = p_stream_id AND c.version >= p_version);

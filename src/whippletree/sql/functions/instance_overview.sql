@@ -4,7 +4,7 @@ RETURNS TABLE (instance_id uuid, service_name text, host_name text, process_id i
   silence double precision, session_locked boolean, partitions bigint, leases bigint, queues text[],
   draining boolean)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT i.instance_id, i.service_name, i.host_name, i.process_id,
     EXTRACT(epoch FROM p_as_of - i.started_at)::double precision,

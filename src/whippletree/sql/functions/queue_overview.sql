@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION queue_overview(p_as_of timestamptz DEFAULT clock_time
 RETURNS TABLE (queue text, waiting bigint, ready bigint, leased bigint, orphaned bigint, later bigint, parked bigint,
   failing bigint, oldest double precision, unowned bigint)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   WITH name AS (
     SELECT q AS queue FROM (VALUES ('outbox'), ('inbox')) v(q)

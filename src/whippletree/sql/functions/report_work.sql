@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION report_work(
   p_lease_seconds double precision, p_max_attempts integer, p_debug_mode boolean, p_as_of timestamptz DEFAULT NULL)
 RETURNS SETOF wh_work
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_as_of timestamptz;

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION stopped_streams(
 RETURNS TABLE (queue text, stream_id uuid, stream_name text, version bigint, message_id uuid, message_type text,
   attempts integer, error text, stopped double precision, parked boolean)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT s.queue, s.stream_id, described_stream(s.stream_id), h.version, COALESCE(m.message_id, e.event_id),
     COALESCE(m.message_type, e.event_type), s.attempts, s.error,

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION stream_contents(p_stream_id uuid, p_limit integer, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS TABLE (kind text, version bigint, message_type text, message_id uuid, age double precision, state text)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   (SELECT 'event', e.version, e.event_type, e.event_id, EXTRACT(epoch FROM p_as_of - e.created_at)::double precision,
     COALESCE((SELECT string_agg(split_part(q, '/', 2), ', ' ORDER BY q) || ' behind' FROM unnest(t.queues) q

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION verify_events()
 RETURNS TABLE (promise text, subject text, problem text)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   WITH stored AS (
     SELECT e.stream_id, max(e.version) AS last, count(*) AS count FROM wh_event_store e GROUP BY e.stream_id

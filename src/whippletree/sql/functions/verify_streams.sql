@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION verify_streams()
 RETURNS TABLE (promise text, subject text, problem text)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   WITH waiting AS (
     SELECT m.queue, m.stream_id, min(m.version) AS first, max(m.version) AS last, count(*) AS count,

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION why(p_thing text, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS SETOF text
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_id uuid := uuid_or_null(p_thing);

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION why_not_applied(
   p_perspective_name text, p_stream_id uuid, p_version bigint, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS text
 LANGUAGE sql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT format('%s is at version %s of stream %s, the event is version %s; %s', p_perspective_name,
     COALESCE((SELECT c.version FROM wh_checkpoints c
