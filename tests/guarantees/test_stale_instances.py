@@ -69,6 +69,31 @@ async def test_an_instance_that_leaves_is_not_evicted_and_frees_its_work_at_once
     assert await db.fetchval("SELECT count(*) FROM wh_evicted_instances") == 0
 
 
+async def test_the_streams_of_a_dead_instance_come_before_a_younger_backlog(
+    given: Given, alice: Worker, bob: Worker
+) -> None:
+    """It is first in the queue again, as it was when it was claimed; an older one still goes before it."""
+    (held,) = await given.outbox(as_of=T0)
+    for number in range(5):
+        await given.outbox(stream=f"younger {number}", as_of=T0 + seconds(1))
+    assert await alice.claims(limit=1, as_of=T0 + seconds(2)) == [held]
+    (older,) = await given.outbox(stream="older", as_of=T0 - seconds(1))
+    later = T0 + minutes(10) + seconds(3)
+    assert await bob.claims(limit=1, as_of=later) == [older]
+    assert await bob.claims(limit=1, as_of=later) == [held]
+
+
+async def test_a_stream_keeps_its_place_when_one_holder_after_the_other_dies(
+    given: Given, join: Callable[..., Worker], db: asyncpg.Connection
+) -> None:
+    (held,) = await given.outbox(as_of=T0)
+    await given.outbox(stream="younger", as_of=T0 + seconds(1))
+    for number in range(3):
+        holder = join(f"holder {number}")
+        assert await holder.claims(limit=1, as_of=T0 + seconds(2 + number)) == [held]
+        await db.execute("SELECT leave($1, $2)", holder.instance_id, T0 + seconds(2 + number))
+
+
 async def test_a_dead_process_is_seen_by_its_free_session_lock(
     given: Given, pool: asyncpg.Pool[asyncpg.Record], bob: Worker, db: asyncpg.Connection, connect: Connect
 ) -> None:

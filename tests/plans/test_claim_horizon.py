@@ -12,11 +12,11 @@ from tests.conftest import Connect
 from tests.plans.explained import Explained
 from tests.scenario import Given, minutes, seconds
 from whippletree.claim.batch import WorkReport
-from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.message.envelope import Queue
-from whippletree.message.ids import MessageId, new_message_id
+from whippletree.message.ids import MessageId, new_instance_id, new_message_id
 from whippletree.message.outcome import MessageCompletion
 
 NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
@@ -126,6 +126,26 @@ async def test_a_claim_behind_its_horizon_does_not_read_what_an_old_snapshot_kee
     bounded = await _blocks_read(explained, coordinator, now - seconds(0.1), now)
     assert bounded < full / 3
     await watcher.execute("COMMIT")
+
+
+async def test_every_survivor_looks_at_everything_once_an_instance_has_died(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, db: asyncpg.Connection
+) -> None:
+    """Its streams wait where they were, behind the horizon of the others, even if it owned no partition."""
+    survivor = WorkCoordinator(pool, ServiceInstance(service_name="survivor"), CoordinatorSettings(lease_seconds=1e-6))
+    now = datetime.now(UTC)
+    (held,) = await given.outbox(as_of=now - seconds(60))
+    assert (await survivor.process_work_batch(WorkReport(limits=OUTBOX))).claimed_outbox_messages
+    dead = new_instance_id()
+    taken = "SELECT * FROM claim_messages($1, 'outbox', 10, 300, 100, 16777216, 10, '-infinity', clock_timestamp())"
+    assert len(await db.fetch(taken, dead)) == 1
+
+    since = "SELECT NULLIF(scan_since(instance_id, $1, $2), '-infinity') FROM wh_service_instances"
+    version = await db.fetchval("SELECT partitions_version FROM wh_service_instances")
+    assert await db.fetchval(since, version, now) == now
+    await db.execute("SELECT leave($1)", dead)
+    assert await db.fetchval(since, version, now) is None
+    assert await _worked(survivor) == [held.message_id]
 
 
 async def test_an_idle_instance_does_not_read_the_backlog_of_another(

@@ -174,7 +174,7 @@ WITH pending AS (
   FROM wh_messages m GROUP BY m.queue, m.stream_id
 ), stream AS (
   SELECT queue, stream_id, s.ready_at, s.head_version, s.attempts, s.partition_number, s.instance_id, s.lease_expiry,
-    s.lease_token, s.leased_through, s.stream_id IS NOT NULL AS active, p.first, COALESCE(p.count, 0) AS count,
+    s.ready_since, s.lease_token, s.leased_through, s.stream_id IS NOT NULL AS active, p.first, COALESCE(p.count, 0) AS count,
     -- The work of an event queue is the stream's events, and they stay.
     CASE WHEN queue IN ('outbox', 'inbox') THEN COALESCE(p.last, s.head_version) ELSE w.event_version END AS last,
     COALESCE(p.streamless, w.stream_id IS NULL) AS streamless,
@@ -195,7 +195,8 @@ CROSS JOIN LATERAL (VALUES
   (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) NOT IN (0, 4), 'broken lease'),
   (leased_through <= head_version, format('empty lease: through %s, head %s', leased_through, head_version)),
   (leased_through > last, format('leased through %s, but there is nothing after %s', leased_through, last)),
-  (lease_expiry <> ready_at, format('leased until %s, but ready at %s', lease_expiry, ready_at)),
+  -- Its holder's death puts it back to where it was when it was claimed.
+  (ready_at NOT IN (lease_expiry, ready_since), format('leased until %s, but ready at %s', lease_expiry, ready_at)),
   (instance_id IS NOT NULL AND attempts < 1, 'leased, but the attempt was not counted'),
   (instance_id IS NULL AND ready_at = '-infinity', 'ready since for ever'),
   (lease_token > (SELECT last_value FROM wh_lease_tokens), format('token %s was never drawn', lease_token)),

@@ -36,6 +36,7 @@ class Lease:
     token: int
     expiry: datetime
     through: int
+    ready_since: datetime
 
 
 @dataclass
@@ -132,7 +133,7 @@ class Coordinator:
         for name, run in plan.items():
             if run:
                 stream = self.streams[name]
-                stream.lease = Lease(claim.instance_id, token, expiry, run[-1])
+                stream.lease = Lease(claim.instance_id, token, expiry, run[-1], stream.ready_at)
                 stream.ready_at = expiry
                 stream.attempts += 1
             else:
@@ -200,12 +201,12 @@ class Coordinator:
         return True
 
     def free(self, instance_id: UUID) -> None:
-        """The instance is gone: its partitions are nobody's, its leases have run out."""
+        """The instance is gone: its partitions are nobody's, and its streams wait where they were when it claimed them."""
         self.owners = [None if owner == instance_id else owner for owner in self.owners]
         for stream in self.streams.values():
-            if stream.lease is not None and stream.lease.instance_id == instance_id and stream.lease.expiry > self.now:
-                stream.lease = replace(stream.lease, expiry=self.now)
-                stream.ready_at = self.now
+            if stream.lease is not None and stream.lease.instance_id == instance_id:
+                stream.lease = replace(stream.lease, expiry=min(stream.lease.expiry, self.now))
+                stream.ready_at = min(stream.lease.ready_since, self.now)
 
     def visible(self) -> dict[tuple[str, UUID], Visible]:
         """Every waiting message, as the views must show it, by queue and message id."""

@@ -147,11 +147,16 @@ MUTANTS = (
         ") h;\n",
         ") h;\n  DELETE FROM wh_messages m WHERE m.stream_id = ANY (p_stream_ids) AND v_places IS NOT NULL;\n",
     ),
-    _mutant("eviction frees everybody's leases", "free_instances", "s.instance_id = ANY (p_instance_ids) AND ", ""),
+    _mutant(
+        "eviction frees everybody's leases",
+        "free_instances",
+        "s.instance_id = ANY (p_instance_ids)",
+        "s.instance_id IS NOT NULL",
+    ),
     _mutant(
         "eviction leaves the leases",
         "free_instances",
-        "SET lease_expiry = p_as_of, ready_at = p_as_of",
+        "SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)",
         "SET error = s.error",
     ),
     # Locks.

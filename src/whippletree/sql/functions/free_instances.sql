@@ -1,5 +1,6 @@
--- Frees the partitions and leases of instances that are gone. Their streams are orphaned: anybody's, at once.
--- A row that somebody is just reporting on is skipped; its lease runs out by itself.
+-- Frees the partitions and leases of instances that are gone. Their streams are orphaned: anybody's, at once, and first,
+-- as they were when they were claimed. That may lie behind the horizon of a survivor, so all of them are told to look
+-- at everything again. A row that somebody is just reporting on is skipped; its lease runs out by itself.
 CREATE OR REPLACE FUNCTION free_instances(p_instance_ids uuid[], p_as_of timestamptz)
 RETURNS void
 LANGUAGE sql
@@ -8,12 +9,15 @@ AS $$
   UPDATE wh_partitions SET instance_id = NULL WHERE instance_id = ANY (p_instance_ids);
   WITH orphan AS MATERIALIZED (
     SELECT s.queue, s.stream_id FROM wh_active_streams s
-    WHERE s.instance_id = ANY (p_instance_ids) AND s.lease_expiry > p_as_of
+    WHERE s.instance_id = ANY (p_instance_ids)
     FOR NO KEY UPDATE SKIP LOCKED
+  ), freed AS (
+    UPDATE wh_active_streams s
+    SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)
+    FROM orphan o
+    WHERE s.queue = o.queue AND s.stream_id = o.stream_id
+    RETURNING s.stream_id
   )
-  UPDATE wh_active_streams s
-  SET lease_expiry = p_as_of, ready_at = p_as_of
-  FROM orphan o
-  WHERE s.queue = o.queue AND s.stream_id = o.stream_id;
+  UPDATE wh_service_instances SET partitions_version = partitions_version + 1 WHERE EXISTS (SELECT FROM freed);
   SELECT wake_waiting_instances();
 $$;

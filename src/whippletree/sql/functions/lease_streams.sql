@@ -10,7 +10,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
   UPDATE wh_active_streams s
-  SET instance_id = p_instance_id, lease_token = p_lease_token, leased_through = r.through,
+  SET instance_id = p_instance_id, lease_token = p_lease_token, leased_through = r.through, ready_since = s.ready_at,
     lease_expiry = p_lease_expiry, ready_at = p_lease_expiry, attempts = r.attempts, moved_at = p_as_of
   -- The queue goes with each stream: as a constant it would let a planner that believes the table to be small read all
   -- of the queue and look up each of its rows among ours.

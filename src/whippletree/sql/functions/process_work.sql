@@ -27,6 +27,7 @@ AS $$
 DECLARE
   v_as_of timestamptz;
   v_idle boolean := p_wait;
+  v_ready_since timestamptz;
 BEGIN
   PERFORM require_read_committed();
   -- An instance that lost an answer waits for this before it asks what happened.
@@ -53,10 +54,11 @@ BEGIN
 
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
+  v_ready_since := scan_since(p_instance_id, p_partitions_version, p_ready_since);
   FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
     EXIT WHEN (SELECT draining FROM wh_service_instances WHERE instance_id = p_instance_id);
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
-      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, COALESCE(p_ready_since, '-infinity'), v_as_of);
+      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, v_ready_since, v_as_of);
     v_idle := v_idle AND NOT FOUND;
     RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;

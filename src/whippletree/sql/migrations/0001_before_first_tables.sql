@@ -78,6 +78,7 @@ CREATE TABLE wh_active_streams (
   instance_id uuid,
   lease_token bigint,
   leased_through bigint,
+  ready_since timestamptz,
   partition_number integer NOT NULL,
   attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   queue text COLLATE "C" NOT NULL,

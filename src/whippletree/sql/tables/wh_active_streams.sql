@@ -12,6 +12,8 @@ CREATE TABLE wh_active_streams (
   instance_id uuid,
   lease_token bigint,
   leased_through bigint,
+  -- Since when it had been ready when it was last claimed: its place among those that wait, should its holder die.
+  ready_since timestamptz,
   partition_number integer NOT NULL,
   -- How often the head has been handed out. Counted at the claim, so that a receptor that kills its process counts.
   attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),

@@ -18,6 +18,6 @@ CREATE TABLE wh_service_instances (
   draining boolean NOT NULL DEFAULT false,
   -- Fingerprint of the membership for which this instance has settled its partitions.
   settled_for uuid,
-  -- Raised whenever the instance's set of partitions changes.
+  -- Raised whenever the instance's set of partitions changes, or orphans are freed: its next claim looks at everything.
   partitions_version bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
