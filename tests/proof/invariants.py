@@ -174,7 +174,8 @@ WITH pending AS (
   FROM wh_messages m GROUP BY m.queue, m.stream_id
 ), stream AS (
   SELECT queue, stream_id, s.ready_at, s.head_version, s.attempts, s.partition_number, s.instance_id, s.lease_expiry,
-    s.ready_since, s.lease_token, s.leased_through, s.stream_id IS NOT NULL AS active, p.first, COALESCE(p.count, 0) AS count,
+    s.ready_since, s.lease_token, s.leased_through, s.stream_id IS NOT NULL AS active, p.first,
+    COALESCE(p.count, 0) AS count,
     -- The work of an event queue is the stream's events, and they stay.
     CASE WHEN queue IN ('outbox', 'inbox') THEN COALESCE(p.last, s.head_version) ELSE w.event_version END AS last,
     COALESCE(p.streamless, w.stream_id IS NULL) AS streamless,

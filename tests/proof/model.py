@@ -201,7 +201,7 @@ class Coordinator:
         return True
 
     def free(self, instance_id: UUID) -> None:
-        """The instance is gone: its partitions are nobody's, and its streams wait where they were when it claimed them."""
+        """The instance is gone: its partitions are nobody's, its streams wait where they were when it claimed them."""
         self.owners = [None if owner == instance_id else owner for owner in self.owners]
         for stream in self.streams.values():
             if stream.lease is not None and stream.lease.instance_id == instance_id:
