@@ -21,7 +21,7 @@ BEGIN
     -- The queue goes with each stream, so that no planner can read all of it: see lease_streams.
     FROM unnest(array_fill(p_queue, ARRAY[cardinality(p_stream_ids)]), p_stream_ids, p_head_versions, p_ready_at)
       AS a(queue, stream_id, head_version, ready_at)
-    WHERE NOT EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = a.queue AND s.stream_id = a.stream_id)
+    WHERE NOT EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = a.queue AND s.stream_id = a.stream_id OFFSET 0)
     ORDER BY a.stream_id
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_present = ROW_COUNT;

@@ -47,7 +47,7 @@ BEGIN
   FROM unnest(array_fill(p_queue, ARRAY[cardinality(v_stream_ids)]), v_stream_ids, v_heads, v_through, v_attempts)
     WITH ORDINALITY AS r(queue, stream_id, head_version, through, attempts, place)
   JOIN wh_messages m
-    ON m.queue = r.queue AND m.stream_id = r.stream_id AND m.version > r.head_version AND m.version <= r.through
+    ON m.queue = ANY (ARRAY[r.queue]) AND m.stream_id = r.stream_id AND m.version > r.head_version AND m.version <= r.through
   ORDER BY r.place, m.version;
 END;
 $$;

@@ -33,7 +33,7 @@ BEGIN
   END IF;
   DELETE FROM wh_messages m
   USING unnest(v_queues, v_stream_ids, v_heads, v_through) AS h(queue, stream_id, head_version, through)
-  WHERE m.queue = h.queue AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
+  WHERE m.queue = ANY (ARRAY[h.queue]) AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
   IF NOT v_queues <@ ARRAY['outbox', 'inbox'] THEN
     PERFORM save_checkpoints(v_queues, v_stream_ids, v_through, p_as_of);
     PERFORM log_receptors(v_queues, v_stream_ids, v_heads, v_through, p_instance_id, p_as_of);

@@ -15,7 +15,7 @@ AS $$
     UPDATE wh_active_streams s
     SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)
     FROM orphan o
-    WHERE s.queue = o.queue AND s.stream_id = o.stream_id
+    WHERE s.queue = ANY (ARRAY[o.queue]) AND s.stream_id = o.stream_id
     RETURNING s.stream_id
   )
   UPDATE wh_service_instances SET partitions_version = partitions_version + 1 WHERE EXISTS (SELECT FROM freed);

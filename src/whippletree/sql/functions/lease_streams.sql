@@ -16,6 +16,6 @@ BEGIN
   -- of the queue and look up each of its rows among ours.
   FROM unnest(array_fill(p_queue, ARRAY[cardinality(p_stream_ids)]), p_stream_ids, p_through, p_attempts)
     AS r(queue, stream_id, through, attempts)
-  WHERE s.queue = r.queue AND s.stream_id = r.stream_id;
+  WHERE s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id;
 END;
 $$;

@@ -17,6 +17,6 @@ BEGIN
     lease_token = CASE WHEN h.through < s.leased_through THEN s.lease_token END,
     leased_through = CASE WHEN h.through < s.leased_through THEN s.leased_through END
   FROM unnest(p_queues, p_stream_ids, p_through) AS h(queue, stream_id, through)
-  WHERE s.queue = h.queue AND s.stream_id = h.stream_id;
+  WHERE s.queue = ANY (ARRAY[h.queue]) AND s.stream_id = h.stream_id;
 END;
 $$;

@@ -12,7 +12,7 @@ AS $$
   WITH candidate AS MATERIALIZED (
     SELECT s.stream_id, s.head_version, s.attempts
     FROM wh_active_streams s
-    WHERE s.queue = p_queue AND s.ready_at <= p_as_of AND s.ready_at >= p_ready_since
+    WHERE s.queue = p_queue AND s.ready_at <= p_as_of AND s.ready_at >= p_ready_since AND s.ready_at < 'infinity'
       AND (s.instance_id IS NOT NULL OR (
         SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number) = ANY (p_owners))
     ORDER BY s.ready_at

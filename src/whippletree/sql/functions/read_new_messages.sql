@@ -21,7 +21,7 @@ AS $$
       WHEN r.e ->> 'causation_id' IS NOT NULL AND r.causation_id IS NULL THEN 'causation_id is not a UUID'
       WHEN r.e -> 'payload' IS NOT NULL AND r.payload IS NULL THEN 'payload is not JSON'
       WHEN p_queue = 'outbox' AND EXISTS (SELECT FROM wh_messages m
-        WHERE m.message_id = r.message_id AND m.queue = 'outbox') THEN 'message_id is already waiting in the outbox'
+        WHERE m.message_id = r.message_id AND m.queue = 'outbox' AND m.version > 0) THEN 'message_id is already waiting in the outbox'
       WHEN row_number() OVER (PARTITION BY r.message_id ORDER BY r.place) > 1 AND p_queue = 'outbox'
         THEN 'message_id stands twice in this batch'
       ELSE message_fault(r.stream_id, r.message_id, r.message_type, r.payload, s.max_payload_bytes)

@@ -38,6 +38,6 @@ AS $$
     FROM jsonb_array_elements(require_array(format('the reports %s %s', p_queue, p_verb), p_elements))
       WITH ORDINALITY AS n(e, place)
   ) r
-  LEFT JOIN wh_messages m ON m.message_id = r.message_id AND m.queue = p_queue
+  LEFT JOIN wh_messages m ON m.message_id = r.message_id AND m.queue = p_queue AND m.version > 0
   LEFT JOIN wh_active_streams s ON s.queue = p_queue AND s.stream_id = m.stream_id;
 $$;

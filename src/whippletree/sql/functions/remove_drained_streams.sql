@@ -17,7 +17,7 @@ BEGIN
   FROM (
     SELECT s.queue, s.stream_id, d.through
     FROM unnest(p_queues, p_stream_ids, p_through) AS d(queue, stream_id, through)
-    JOIN wh_active_streams s ON s.queue = d.queue AND s.stream_id = d.stream_id
+    JOIN wh_active_streams s ON s.queue = ANY (ARRAY[d.queue]) AND s.stream_id = d.stream_id
     -- Messages are looked up here, because a call for each of many short streams would double the cost of finishing them.
     WHERE CASE WHEN d.queue IN ('outbox', 'inbox') THEN NOT EXISTS (SELECT FROM wh_messages m
         WHERE m.queue = d.queue AND m.stream_id = d.stream_id AND m.version > d.through)
@@ -26,7 +26,7 @@ BEGIN
   ) e;
   DELETE FROM wh_active_streams s
   USING unnest(v_queues, v_stream_ids, v_through) AS d(queue, stream_id, through)
-  WHERE s.queue = d.queue AND s.stream_id = d.stream_id
+  WHERE s.queue = ANY (ARRAY[d.queue]) AND s.stream_id = d.stream_id
     AND CASE WHEN d.queue IN ('outbox', 'inbox') THEN NOT EXISTS (SELECT FROM wh_messages m
         WHERE m.queue = d.queue AND m.stream_id = d.stream_id AND m.version > d.through)
       ELSE work_through(d.queue, d.stream_id, d.through, 1) IS NULL END;

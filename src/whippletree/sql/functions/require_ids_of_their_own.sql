@@ -11,8 +11,7 @@ DECLARE
 BEGIN
   SELECT m.message_id INTO v_taken
   FROM unnest(p_stream_ids, p_message_ids) AS m(stream_id, message_id)
-  JOIN wh_streams w ON w.stream_id = m.message_id
-  WHERE m.stream_id IS NULL
+  WHERE m.stream_id IS NULL AND EXISTS (SELECT FROM wh_streams w WHERE w.stream_id = m.message_id OFFSET 0)
   LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'message_id % is the id of a stream; give every message an id of its own', v_taken

@@ -67,7 +67,7 @@ CREATE TABLE wh_messages (
   headers json,
   PRIMARY KEY (queue, stream_id, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue);
+CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue) WHERE version > 0;
 CREATE INDEX wh_messages_scheduled ON wh_messages (queue, stream_id, version) WHERE scheduled_for IS NOT NULL;
 CREATE TABLE wh_active_streams (
   stream_id uuid NOT NULL,
@@ -88,7 +88,7 @@ CREATE TABLE wh_active_streams (
     CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
   CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at);
+CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at) WHERE ready_at < 'infinity';
 CREATE SEQUENCE wh_lease_tokens;
 CREATE TABLE wh_service_instances (
   instance_id uuid PRIMARY KEY,

@@ -26,6 +26,8 @@ CREATE TABLE wh_active_streams (
     CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
   CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at);
+-- Partial, so that only a claim can use it: to a planner that believes the table to be empty, because it was analyzed just
+-- when everything was done, reading the whole queue in it looks as cheap as finding a stream by its key.
+CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at) WHERE ready_at < 'infinity';
 -- Tokens rise for ever, so that a token can fence writes outside this database too.
 CREATE SEQUENCE wh_lease_tokens;

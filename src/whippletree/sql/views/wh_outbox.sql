@@ -16,7 +16,8 @@ FROM wh_messages m
 LEFT JOIN wh_active_streams s ON s.queue = 'outbox' AND s.stream_id = m.stream_id
 LEFT JOIN wh_streams w ON w.stream_id = m.stream_id
 CROSS JOIN LATERAL (SELECT m.version = s.head_version + 1 AS is_head) h
-WHERE m.queue = 'outbox'
+-- So that an id is found by the index of ids, which asks for it.
+WHERE m.queue = 'outbox' AND m.version > 0
 UNION ALL
 SELECT f.message_id, NULLIF(f.stream_id, f.message_id), w.stream_key, f.version, f.partition_number,
   f.message_type, f.topic, f.payload, f.headers, f.correlation_id, f.causation_id,
