@@ -185,7 +185,7 @@ MUTANTS = (
         "    EXIT;\n    INSERT",
     ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
-    _mutant("renewals lock as they come", "renew_leases", "    ORDER BY s.queue, s.stream_id\n"),
+    _mutant("renewals lock as they come", "renew_leases", '    ORDER BY r.queue COLLATE "C", r.stream_id\n'),
     _mutant("streams numbered as they come", "number_messages", "ORDER BY m.stream_id\n", "ORDER BY min(m.ordinal)\n"),
     Mutant(
         "report before storing",
