@@ -19,7 +19,7 @@ BEGIN
   WITH old AS MATERIALIZED (
     SELECT d.message_id FROM wh_message_deduplication d
     WHERE d.first_seen_at < v_before
-      AND NOT EXISTS (SELECT FROM wh_messages m WHERE m.message_id = d.message_id AND m.queue = 'inbox')
+      AND NOT EXISTS (SELECT FROM wh_messages m WHERE m.message_id = d.message_id AND m.queue = 'inbox' AND m.version > 0)
     ORDER BY d.first_seen_at
     LIMIT p_limit
   )

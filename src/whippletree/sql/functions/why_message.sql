@@ -11,7 +11,7 @@ BEGIN
   FOR v_message IN
     SELECT m.*, m.version - s.head_version AS place
     FROM wh_messages m JOIN wh_active_streams s ON s.queue = m.queue AND s.stream_id = m.stream_id
-    WHERE m.message_id = p_message_id ORDER BY m.queue
+    WHERE m.message_id = p_message_id AND m.version > 0 ORDER BY m.queue
   LOOP
     v_found := true;
     IF v_message.stream_id = v_message.message_id THEN
