@@ -82,7 +82,7 @@ class Subscription(Protocol):
     """
 
     async def receive(self, limit: int) -> Sequence[Delivery]:
-        """Wait for deliveries; at most `limit`, at least one. Raises `TransportUnavailable`, and may be called again."""
+        """Wait for deliveries, at least one, at most `limit`. After a `TransportUnavailable` it may be called again."""
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """These are committed, and need not come again. Raises nothing: one that comes again is a duplicate."""

@@ -82,7 +82,10 @@ def encode(message: ClaimedMessage) -> bytes:
 def decode(body: bytes) -> WireMessage:
     """What was encoded. Raises `InvalidMessage`, which says what is wrong with anything else."""
     try:
-        return _decoder.decode(body)
+        message = _decoder.decode(body)
+        # Raw parts are not read as text before this.
+        body.decode()
+        return message
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMessage(f"the delivery is not a message: {error}") from None
 
@@ -107,6 +110,7 @@ def trace_context(headers: str | None) -> dict[str, str]:
         return {}
     try:
         values = _trace_decoder.decode(headers)
-        return {name: msgspec.json.decode(values[name], type=str) for name in TRACE_CONTEXT if name in values}
+        context = {name: msgspec.json.decode(values[name], type=str) for name in TRACE_CONTEXT if name in values}
     except msgspec.MsgspecError:
         return {}
+    return {name: value for name, value in context.items() if value.isascii() and value.isprintable()}

@@ -48,7 +48,7 @@ class InProcessTransport:
                 outcomes.append(asyncio.gather(*(taker.put(message.topic, body) for taker in takers)))
             else:
                 stopped.stop(message)
-                outcomes.append(failed(f"nobody subscribes to topic {message.topic!r}; subscribe to it, or name another"))
+                outcomes.append(failed(f"nobody subscribes to topic {message.topic!r}; let a service do so"))
         sent = [outcome for outcome in outcomes if not isinstance(outcome, PublishOutcome)]
         if sent:
             await asyncio.wait(sent, timeout=self._timeout)
