@@ -32,7 +32,7 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: int
     correlation_id: UUID | None = None
     causation_id: UUID | None = None
-    headers: msgspec.Raw | None = None
+    headers: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     payload: msgspec.Raw
 
     @property
@@ -41,7 +41,8 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def headers_text(self) -> str | None:
-        return None if self.headers is None else bytes(self.headers).decode()
+        text = "null" if isinstance(self.headers, msgspec.UnsetType) else bytes(self.headers).decode()
+        return None if text == "null" else text
 
     def received(self) -> InboxMessage:
         """The message as an inbox takes it. Not checked yet: it may be too large, or of an impossible type."""
@@ -73,7 +74,7 @@ def encode(message: ClaimedMessage) -> bytes:
             version=message.version,
             correlation_id=message.correlation_id,
             causation_id=message.causation_id,
-            headers=None if message.headers is None else msgspec.Raw(message.headers.encode()),
+            headers=msgspec.UNSET if message.headers is None else msgspec.Raw(message.headers.encode()),
             payload=msgspec.Raw(message.payload.encode()),
         )
     )

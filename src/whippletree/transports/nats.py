@@ -94,6 +94,7 @@ class NatsTransport:
                 outcomes[place] = failed(fault)
             else:
                 sendable.append(outgoing)
+        stopped = StoppedStreams()
         for start in range(0, len(sendable), _LARGEST_BATCH):
             outcomes.update(await self._publish(client, sendable[start : start + _LARGEST_BATCH], stopped))
         return [outcomes[place] for place in range(len(messages))]

@@ -27,11 +27,11 @@ from whippletree.transports.nats_link import NatsLink, NatsRefused
 
 _log = logging.getLogger("whippletree.transport")
 _NANOSECONDS = 1_000_000_000
-_WAIT = 3
+_WAIT = 2
 """Seconds that the server keeps a request for messages open."""
-_ACK_WAIT = 10
+_ACK_WAIT = 5
 _MAX_ACK_PENDING = 5000
-_PIN_SECONDS = 3 * _WAIT
+_PIN_SECONDS = 5
 """After this long without a request the server pins the consumer to another client."""
 _WRONG_PIN = "423"
 _GROUP = "one"
