@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 
 from tests.conftest import Connect
 from tests.transports.bus import RECEIVER, TOPIC, Bus
@@ -27,6 +28,7 @@ from tests.transports.mail import (
 )
 from tests.transports.relay import QUICK, coordinator_of, relaying
 from tests.transports.waiting import until
+from tests.waiting import until_somebody_waits
 from whippletree.dispatch.transport import PublishResult
 from whippletree.message.envelope import InboxMessage, OutboxMessage, Queue
 from whippletree.settings import Dsn
@@ -225,3 +227,24 @@ async def test_a_relay_that_is_stopped_gives_back_what_it_has_not_published(
     if bus.address:
         assert relay.published == 0
     assert all(tuple(row) == (0, None) for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["in_process", "nats"])
+async def test_a_receiver_that_loses_its_database_stores_what_it_has_in_hand_when_it_is_back(
+    bus: Bus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection, connect: Connect
+) -> None:
+    messages = [order(stream) for stream in (uuid4(), uuid4()) for _ in range(3)]
+    blocker = await connect()
+    async with bus.receiving(), relaying(pool, bus.transport):
+        async with blocker.transaction():
+            await blocker.execute(f"LOCK TABLE {RECEIVER}.wh_messages IN ACCESS EXCLUSIVE MODE")
+            await send(db, *messages)
+            await until_somebody_waits(db)
+            await db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        rows = await until_there_are(db, len(messages))
+        await until_all_have_left(db)
+    assert sorted(streams_of(rows).values()) == sorted(
+        [message.message_id for message in half] for half in (messages[:3], messages[3:])
+    )
