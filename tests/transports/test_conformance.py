@@ -241,7 +241,8 @@ async def test_a_receiver_that_loses_its_database_stores_what_it_has_in_hand_whe
             await send(db, *messages)
             await until_somebody_waits(db)
             await db.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock'"""
             )
         rows = await until_there_are(db, len(messages))
         await until_all_have_left(db)
