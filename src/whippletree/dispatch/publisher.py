@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whippletree.dispatch.transport import PublishOutcome, PublishResult, Transport, unavailable
+from whippletree.errors import PublishFailed
 from whippletree.message.envelope import ClaimedMessage, Queue
 from whippletree.message.outcome import (
     MessageCompletion,
@@ -36,6 +37,8 @@ async def publish(transport: Transport, messages: Sequence[ClaimedMessage]) -> P
     """
     try:
         results = await transport.publish_batch(messages)
+        if len(results) != len(messages):
+            raise PublishFailed(f"{len(messages)} messages were to be published, and {len(results)} have an outcome")
     except Exception as error:
         # A transport that raises has a fault of its own; its messages must not pay for that.
         _log.exception("the transport raised instead of answering")

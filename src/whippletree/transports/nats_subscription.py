@@ -34,6 +34,7 @@ _MAX_ACK_PENDING = 5000
 _PIN_SECONDS = 5
 """After this long without a request the server pins the consumer to another client."""
 _WRONG_PIN = "423"
+_NOTHING_CAME = ("404", "408")
 _GROUP = "one"
 
 
@@ -74,7 +75,7 @@ class NatsSubscription:
         self._pin: str | None = None
         self._inbox: NatsInbox | None = None
         self._next: int | None = None
-        """The number that the next delivery must have; None when any would leave something out."""
+        """The number that the next delivery must have; None after a new connection, when it has to be found out."""
         self._gap = False
 
     async def receive(self, limit: int) -> Sequence[Delivery]:
@@ -126,7 +127,7 @@ class NatsSubscription:
             await self._create({**info["config"], "filter_subjects": self._config["filter_subjects"]})
         if not info["config"].get("priority_groups"):
             _log.warning("NATS is older than 2.11: run the receiver of %s on one instance only", self._address)
-        self._next = None if info["num_ack_pending"] else info["delivered"]["consumer_seq"] + 1
+        self._next = None
         self._client = client
         return client
 
@@ -147,19 +148,31 @@ class NatsSubscription:
                 return
             headers = message.headers or {}
             if status := headers.get("Status"):
-                # The request is over: nothing came in time, or the consumer is somebody else's for now.
-                self._asked = 0
-                if status == _WRONG_PIN:
-                    self._pin = None
+                await self._end_request(status, deliveries)
                 return
             self._asked -= 1
-            self._pin = headers.get("Nats-Pin-Id")
-            number = message.metadata.sequence.consumer
-            if number != self._next:
+            number, pin = message.metadata.sequence.consumer, headers.get("Nats-Pin-Id")
+            if (number, pin) != (self._next, self._pin) and not await self._follows(number):
                 self._gap = True
                 return
+            self._pin = pin
             self._next = number + 1
             deliveries.append(Delivery(message.subject.removeprefix(f"{self._prefix}."), message.data, message))
+
+    async def _end_request(self, status: str, deliveries: Sequence[Delivery]) -> None:
+        self._asked = 0
+        if status == _WRONG_PIN:
+            # The consumer is somebody else's for now.
+            self._pin = None
+        elif status not in _NOTHING_CAME:
+            await self.close()
+            if not deliveries:
+                raise TransportUnavailable(f"NATS ended the request for deliveries ({status})")
+
+    async def _follows(self, number: int) -> bool:
+        """Whether all that the consumer delivered before this number, to whomever, is acknowledged."""
+        info = await self._link.api(f"CONSUMER.INFO.{self._address}")
+        return info is not None and bool(info["ack_floor"]["consumer_seq"] == number - 1)
 
     async def _rewind(self) -> None:
         """Make the consumer anew behind the last message that was acknowledged."""
