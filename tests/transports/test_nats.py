@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -174,7 +174,8 @@ async def test_what_a_dead_receiver_had_in_hand_comes_again_before_what_follows_
     async with NatsTransport([nats_bus.address]) as dying, dying.subscribe([TOPIC], group="billing") as subscription:
         taken = await at_least(subscription, 10)
         await subscription.ack(taken[:4])
-        # From here on it says nothing any more.
+        # From here on it says nothing any more, not even that it leaves.
+        await dying._link.close()
     async with nats_bus.receiving(batch_size=7):
         rows = await until_there_are(db, 26)
         await until(lambda: unacknowledged(nats_bus, 0))
@@ -218,6 +219,25 @@ async def test_a_standby_takes_over_in_order(
             await send(db, *messages[30:])
             rows = await until_there_are(db, 58)
     assert streams_of(rows) == {stream: [message.message_id for message in messages[2:]]}
+
+
+async def test_order_is_kept_while_receivers_come_and_go(
+    nats_bus: NatsBus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection
+) -> None:
+    streams = [uuid4() for _ in range(3)]
+    messages = [order(streams[number % 3]) for number in range(240)]
+    async with relaying(pool, nats_bus.transport, capacity=10), AsyncExitStack() as stack:
+        for turn in range(3):
+            transport = await stack.enter_async_context(NatsTransport([nats_bus.address]))
+            async with NatsBusBeside(pool, nats_bus, transport).receiving(batch_size=3):
+                await send(db, *messages[80 * turn : 80 * turn + 80])
+                # Ended in the middle of it, whatever it has in hand.
+                await until_there_are(db, 80 * turn + 25)
+        async with nats_bus.receiving():
+            rows = await until_there_are(db, 240)
+    assert streams_of(rows) == {
+        stream: [message.message_id for message in messages if message.stream == stream] for stream in streams
+    }
 
 
 async def test_receiving_goes_on_after_an_outage(

@@ -132,7 +132,7 @@ class NatsTransport:
         try:
             yield subscription
         finally:
-            await subscription.close()
+            await subscription.leave()
 
     async def _publish(
         self, client: Client, batch: Sequence[_Outgoing], stopped: StoppedStreams

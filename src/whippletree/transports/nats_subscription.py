@@ -102,6 +102,13 @@ class NatsSubscription:
             for delivery in deliveries:
                 await delivery.handle.ack()
 
+    async def leave(self) -> None:
+        """Let another client have the consumer at once."""
+        if self._pin is not None and self._client is not None:
+            with contextlib.suppress(TransportUnavailable, NatsRefused):
+                await self._link.api(f"CONSUMER.UNPIN.{self._address}", {"group": _GROUP})
+        await self.close()
+
     async def close(self) -> None:
         """Let go of the connection's side of it. The consumer stays."""
         inbox, self._inbox, self._client = self._inbox, None, None
