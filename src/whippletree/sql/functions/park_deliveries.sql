@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION park_deliveries(
   p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER SET search_path FROM CURRENT
 SET search_path FROM CURRENT
 AS $$
 BEGIN

@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION receive_messages(
   p_scheduled_for timestamptz[], p_as_of timestamptz DEFAULT NULL)
 RETURNS text[]
 LANGUAGE plpgsql
+SECURITY DEFINER SET search_path FROM CURRENT
 SET search_path FROM CURRENT
 AS $$
 DECLARE
