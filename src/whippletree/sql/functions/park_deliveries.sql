@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION park_deliveries(
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
-SET search_path FROM CURRENT
 AS $$
 BEGIN
   -- One at a time, so that none is kept twice. It is rare.

@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION receive_messages(
 RETURNS text[]
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
-SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_outcomes text[];
