@@ -11,6 +11,7 @@ Error
 │   ├── SchemaMismatch      the schema is missing, older or newer than this version
 │   ├── WrongVersion        a stream has moved past the version that you expected
 │   └── NotApplied          a perspective does not have an event yet
+├── TransportUnavailable  the bus outside does not answer; wait, or start it
 ├── CoordinationError   another instance has the work; let go
 │   ├── LeaseLost           the lease is no longer yours
 │   └── InstanceEvicted     the other instances removed this one; rejoin under a new id
@@ -65,6 +66,10 @@ class WrongVersion(StoreError):
 
 class NotApplied(StoreError):
     """A perspective does not have an event yet."""
+
+
+class TransportUnavailable(Error):
+    """The bus outside does not answer; wait, or start it."""
 
 
 class CoordinationError(Error):

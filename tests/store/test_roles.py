@@ -24,11 +24,12 @@ from whippletree.store.roles import RoleKind, grant, revoke
 NEW = {"wh_migrations": {"SELECT"}, "wh_installation": {"SELECT"}}
 STORED = {"wh_outbox": {"INSERT"}, "wh_inbox": {"INSERT"}} | NEW
 STORING = {
-    *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch"),
+    *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch", "receive_messages"),
     *("append_events", "stream_id_of", "awaited_version", "has_applied", "why_not_applied"),
 }
 WORKING = STORING | {
     *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
+    "park_deliveries",
     *("register_perspective", "register_receptor", "read_events"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),

@@ -1,0 +1,230 @@
+"""NATS JetStream.
+
+All topics go into one JetStream stream, in one order. A batch is published atomically where the stream allows it: all
+of it is stored or nothing, with one confirmation. Otherwise, and when one of its messages is stored already, message by
+message: streams side by side, each stream's next one only after the last was confirmed. `Nats-Msg-Id` lets the server
+drop what it has stored before, within its duplicate window; after that the inbox does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from nats.aio.client import Client
+
+from whippletree.dispatch.transport import (
+    NOT_SENT,
+    PUBLISHED,
+    PublishOutcome,
+    PublishResult,
+    StoppedStreams,
+    Subscription,
+    failed,
+    unavailable,
+)
+from whippletree.errors import InvalidSetting, TransportUnavailable
+from whippletree.message import wire
+from whippletree.message.envelope import ClaimedMessage
+from whippletree.transports.nats_link import NatsLink, NatsRefused, answer_of
+from whippletree.transports.nats_subscription import NatsSubscription
+
+_LARGEST_BATCH = 1000
+_SERVER_ERROR = 500
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_TOPIC = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
+_LONGEST_TOPIC = 1000
+_ROOM_FOR_HEADERS = 2048
+
+
+class NatsTransport:
+    """Publishes to, and delivers from, one JetStream stream. Use it as a context; it connects when it is needed.
+
+    A stream that is not there is made, with subjects under `prefix`, kept on disk, allowing atomic batches. One that is
+    there is left as it is. `options` go to `nats.connect`: credentials, TLS and the like.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str] = ("nats://127.0.0.1:4222",),
+        *,
+        stream: str = "whippletree",
+        prefix: str = "whippletree",
+        timeout: float = 5,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not _NAME.fullmatch(stream):
+            raise InvalidSetting(f"{stream!r} cannot name a JetStream stream: use letters, digits, _ and -")
+        if not _is_subject(prefix):
+            raise InvalidSetting(f"{prefix!r} cannot begin a subject: use words joined by dots")
+        self._stream = stream
+        self._prefix = prefix
+        self._link = NatsLink(servers, timeout=timeout, options=options or {})
+        self._known_to: Client | None = None
+        self._atomic = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._link.close()
+
+    async def publish_batch(self, messages: Sequence[ClaimedMessage]) -> Sequence[PublishOutcome]:
+        try:
+            await self.probe()
+            client = await self._link.open()
+        except TransportUnavailable as error:
+            return [unavailable(str(error))] * len(messages)
+        outcomes: dict[int, PublishOutcome] = {}
+        stopped = StoppedStreams()
+        sendable: list[_Outgoing] = []
+        for place, message in enumerate(messages):
+            outgoing = _Outgoing(place, message, f"{self._prefix}.{message.topic}", self._stream)
+            if message in stopped:
+                outcomes[place] = NOT_SENT
+            elif fault := outgoing.fault(client.max_payload):
+                stopped.stop(message)
+                outcomes[place] = failed(fault)
+            else:
+                sendable.append(outgoing)
+        stopped = StoppedStreams()
+        for start in range(0, len(sendable), _LARGEST_BATCH):
+            outcomes.update(await self._publish(client, sendable[start : start + _LARGEST_BATCH], stopped))
+        return [outcomes[place] for place in range(len(messages))]
+
+    async def probe(self) -> None:
+        """Also makes sure of the stream, once for each connection."""
+        client = await self._link.open()
+        if client is self._known_to:
+            return
+        try:
+            info = await self._link.api(f"STREAM.INFO.{self._stream}")
+            if info is None:
+                info = await self._link.api(
+                    f"STREAM.CREATE.{self._stream}",
+                    {"name": self._stream, "subjects": [f"{self._prefix}.>"], "storage": "file", "allow_atomic": True},
+                )
+        except NatsRefused as error:
+            raise TransportUnavailable(f"the JetStream stream {self._stream!r} is not to be had: {error}") from error
+        self._atomic = bool(info and info["config"].get("allow_atomic"))
+        self._known_to = client
+
+    def subscribe(self, topics: Collection[str], *, group: str) -> AbstractAsyncContextManager[Subscription]:
+        for topic in topics:
+            if not _is_subject(topic):
+                raise InvalidSetting(_no_subject(topic))
+        if not _NAME.fullmatch(group):
+            raise InvalidSetting(f"{group!r} cannot name a JetStream consumer: use letters, digits, _ and -")
+        return self._subscribed(frozenset(topics), group)
+
+    @asynccontextmanager
+    async def _subscribed(self, topics: frozenset[str], group: str) -> AsyncIterator[Subscription]:
+        subscription = NatsSubscription(
+            self._link, self.probe, stream=self._stream, consumer=group, prefix=self._prefix, topics=topics
+        )
+        try:
+            yield subscription
+        finally:
+            await subscription.leave()
+
+    async def _publish(
+        self, client: Client, batch: Sequence[_Outgoing], stopped: StoppedStreams
+    ) -> dict[int, PublishOutcome]:
+        outcomes = {one.place: NOT_SENT for one in batch if one.message in stopped}
+        batch = [one for one in batch if one.place not in outcomes]
+        try:
+            if self._atomic and len(batch) > 1 and await self._publish_atomically(client, batch):
+                return outcomes | dict.fromkeys((one.place for one in batch), PUBLISHED)
+        except TransportUnavailable as error:
+            for one in batch:
+                stopped.stop(one.message)
+            return outcomes | dict.fromkeys((one.place for one in batch), unavailable(str(error)))
+        for turn in _turns(batch):
+            waiting = [one for one in turn if one.message not in stopped]
+            results = await asyncio.gather(*(self._publish_one(client, one) for one in waiting))
+            for one, outcome in zip(waiting, results, strict=True):
+                outcomes[one.place] = outcome
+                if outcome.result is not PublishResult.PUBLISHED:
+                    stopped.stop(one.message)
+        return {one.place: NOT_SENT for one in batch} | outcomes
+
+    async def _publish_atomically(self, client: Client, batch: Sequence[_Outgoing]) -> bool:
+        """True when all of it is stored; False when nothing is, and each message may be tried by itself."""
+        *first, last = batch
+        headers = {"Nats-Batch-Id": uuid4().hex}
+
+        async def send() -> bytes:
+            for number, one in enumerate(first, 1):
+                numbered = {**one.headers, **headers, "Nats-Batch-Sequence": str(number)}
+                await client.publish(one.subject, one.body, headers=numbered)
+            final = {**last.headers, **headers, "Nats-Batch-Sequence": str(len(batch)), "Nats-Batch-Commit": "1"}
+            return (await client.request(last.subject, last.body, timeout=self._link.timeout, headers=final)).data
+
+        try:
+            answer_of(await self._link.during(send()))
+        except NatsRefused as error:
+            if error.code >= _SERVER_ERROR:
+                raise TransportUnavailable(str(error)) from error
+            return False
+        return True
+
+    async def _publish_one(self, client: Client, one: _Outgoing) -> PublishOutcome:
+        try:
+            sent = client.request(one.subject, one.body, timeout=self._link.timeout, headers=one.headers)
+            answer_of((await self._link.during(sent)).data)
+        except TransportUnavailable as error:
+            return unavailable(str(error))
+        except NatsRefused as error:
+            return unavailable(str(error)) if error.code >= _SERVER_ERROR else failed(str(error))
+        return PUBLISHED
+
+
+class _Outgoing:
+    """A message as NATS takes it, and its place in the batch."""
+
+    __slots__ = ("body", "headers", "message", "place", "subject")
+
+    def __init__(self, place: int, message: ClaimedMessage, subject: str, stream: str) -> None:
+        self.place = place
+        self.message = message
+        self.subject = subject
+        self.body = wire.encode(message)
+        self.headers = {"Nats-Msg-Id": str(message.message_id), "Nats-Expected-Stream": stream}
+        self.headers |= wire.trace_context(message.headers)
+
+    def fault(self, max_payload: int) -> str | None:
+        if not _is_subject(self.message.topic):
+            return _no_subject(self.message.topic)
+        if len(self.body) + _ROOM_FOR_HEADERS > max_payload:
+            return f"the message has {len(self.body)} bytes, more than NATS takes: {max_payload} with its headers"
+        return None
+
+
+def _is_subject(topic: str) -> bool:
+    # A longer line ends the connection.
+    return bool(_TOPIC.fullmatch(topic)) and topic.isprintable() and len(topic.encode()) <= _LONGEST_TOPIC
+
+
+def _no_subject(topic: str) -> str:
+    return (
+        f"topic {topic[:200]!r} cannot be a NATS subject: use words joined by dots, without spaces, * and >, "
+        f"of {_LONGEST_TOPIC} bytes at most"
+    )
+
+
+def _turns(batch: Sequence[_Outgoing]) -> Iterator[list[_Outgoing]]:
+    """First the first of every stream, then the second of those that have one, and so on."""
+    streams: dict[object, list[_Outgoing]] = {}
+    for one in batch:
+        streams.setdefault(one.message.stream_id, []).append(one)
+    turn = 0
+    while waiting := [run[turn] for run in streams.values() if turn < len(run)]:
+        yield waiting
+        turn += 1

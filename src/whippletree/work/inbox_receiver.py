@@ -1,0 +1,117 @@
+"""Receives: what a transport delivers is committed to the inbox in batches, in order, and acknowledged then.
+
+A crash anywhere leaves a delivery that is not acknowledged: it comes again, and the inbox knows it. No more is asked
+for than one batch at a time, so a slow database slows the transport down instead of filling the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import asyncpg
+
+from whippletree.dispatch.transport import DeliveringTransport, Delivery
+from whippletree.errors import Error, InvalidMessage, TransportUnavailable
+from whippletree.message.codec import MAX_PAYLOAD_BYTES
+from whippletree.message.envelope import InboxMessage
+from whippletree.store.database import translated
+from whippletree.store.deliveries import Poison, Received, read, receive, unstorable
+from whippletree.store.inbox import StoreOutcome
+from whippletree.work.outage import BackOff
+
+_log = logging.getLogger("whippletree.receiver")
+
+
+class InboxReceiver:
+    """Brings the messages of some topics into the inbox of one service, which is the group that receives them."""
+
+    def __init__(
+        self,
+        transport: DeliveringTransport,
+        connections: asyncpg.Pool[asyncpg.Record],
+        *,
+        topics: Collection[str],
+        group: str,
+        schema: str = "whippletree",
+        batch_size: int = 500,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        back_off: BackOff | None = None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many were stored, duplicate, conflict, and parked because they cannot be stored."""
+        self._transport = transport
+        self._connections = connections
+        self._topics = topics
+        self._group = group
+        self._schema = schema
+        self._batch_size = batch_size
+        self._max_payload_bytes = max_payload_bytes
+        self._back_off = back_off or BackOff()
+
+    async def run(self) -> None:
+        """Receive until cancelled, through outages of the transport and of the database."""
+        tries = 0
+        async with self._transport.subscribe(self._topics, group=self._group) as subscription:
+            while True:
+                try:
+                    deliveries = await subscription.receive(self._batch_size)
+                except TransportUnavailable as error:
+                    log = _log.info if tries else _log.warning
+                    log("%s receives nothing: %s", self._group, error)
+                    await asyncio.sleep(self._back_off.pause(tries))
+                    tries += 1
+                    continue
+                tries = 0
+                await self._store_until_stored(deliveries)
+                await subscription.ack(deliveries)
+
+    async def _store_until_stored(self, deliveries: Sequence[Delivery]) -> None:
+        received = [read(one.topic, one.body, max_payload_bytes=self._max_payload_bytes) for one in deliveries]
+        tries = 0
+        while True:
+            try:
+                try:
+                    await self._store(received)
+                except InvalidMessage:
+                    # The database is stricter than we are.
+                    for delivery, one in zip(deliveries, received, strict=True):
+                        await self._store_one(delivery, one)
+                return
+            except Error as error:
+                _log.warning("%s cannot store what it received yet: %s", self._group, error)
+                await asyncio.sleep(self._back_off.pause(tries))
+                tries += 1
+
+    async def _store_one(self, delivery: Delivery, one: Received) -> None:
+        """The message; or else its stand-in; or else the delivery as a dead letter alone, which nothing prevents."""
+        ways = [one]
+        if isinstance(one, InboxMessage):
+            ways.append(unstorable(one, delivery.topic, delivery.body, "the database does not take it"))
+        ways.append(Poison(topic=delivery.topic, body=delivery.body, error="the database does not take it"))
+        for way in ways:
+            try:
+                await self._store([way])
+                return
+            except InvalidMessage as error:
+                _log.info("a delivery on topic %r cannot be stored as it is: %s", delivery.topic, error)
+
+    async def _store(self, received: Sequence[Received]) -> None:
+        with translated():
+            async with self._connections.acquire() as connection, connection.transaction():
+                try:
+                    outcomes = await receive(received, on=connection, schema=self._schema)
+                except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError) as error:
+                    raise InvalidMessage(f"PostgreSQL does not take it: {type(error).__name__}") from None
+        self._count(received, outcomes)
+
+    def _count(self, received: Sequence[Received], outcomes: Sequence[StoreOutcome]) -> None:
+        self.counts.update(map(str, outcomes))
+        poison = [one for one in received if isinstance(one, Poison)]
+        self.counts["parked"] += len(poison)
+        for one in poison:
+            _log.error("a delivery on topic %r is kept as dead letter %s: %s", one.topic, one.identity, one.error)
+        if conflicts := outcomes.count(StoreOutcome.CONFLICT):
+            _log.error("%d deliveries have ids that were accepted before with another body", conflicts)

@@ -1,0 +1,90 @@
+"""The relay: publishes what the loop has claimed from the outbox.
+
+While the transport is down nothing is claimed, and what is in hand goes back without costing an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from whippletree.claim.batch import WorkBatch
+from whippletree.dispatch.publisher import publish
+from whippletree.dispatch.transport import Transport
+from whippletree.message.envelope import ClaimedMessage, Queue
+from whippletree.message.ids import MessageId
+from whippletree.message.outcome import MessageRelease, Outcome, Rejection
+from whippletree.work.outage import BackOff, Outage
+
+
+class OutboxWorker:
+    """Publishes over one transport, several batches at once; a stream is in one of them."""
+
+    def __init__(self, transport: Transport, *, capacity: int = 1000, back_off: BackOff | None = None) -> None:
+        self.published = 0
+        self.outage = Outage(transport, self._tell, back_off or BackOff())
+        self._transport = transport
+        self._capacity = capacity
+        self._changed: Callable[[], None] = _nobody
+        self._batches: dict[asyncio.Task[None], dict[MessageId, ClaimedMessage]] = {}
+        self._ended: list[Outcome] = []
+        self._stopping = False
+
+    def start(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def wants(self) -> Mapping[str, int]:
+        if self._stopping or self.outage.ongoing:
+            return {Queue.OUTBOX: 0}
+        return {Queue.OUTBOX: max(0, self._capacity - sum(map(len, self._batches.values())))}
+
+    def take(self, batch: WorkBatch) -> None:
+        if not batch.claimed_outbox_messages:
+            return
+        held = {message.message_id: message for message in batch.claimed_outbox_messages}
+        task = asyncio.create_task(self._publish(held), name="whippletree publish")
+        self._batches[task] = held
+        task.add_done_callback(self._put_away)
+
+    def outcomes(self) -> Sequence[Outcome]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def lost(self, rejections: Sequence[Rejection]) -> None:
+        # What is on its way cannot be called back, and does no harm: whoever has the lease publishes it again, and the
+        # second is dropped. Only its outcome is no longer ours to report.
+        for held in self._batches.values():
+            for rejection in rejections:
+                held.pop(MessageId(rejection.message_id), None)
+
+    async def stop(self, grace: float) -> None:
+        self._stopping = True
+        await self.outage.stop()
+        if self._batches:
+            _, late = await asyncio.wait(list(self._batches), timeout=grace)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    async def _publish(self, held: dict[MessageId, ClaimedMessage]) -> None:
+        publication = await publish(self._transport, list(held.values()))
+        self.published += publication.published
+        self._ended += [outcome for outcome in publication.outcomes if outcome.message_id in held]
+        held.clear()
+        if publication.published:
+            self.outage.end()
+        if publication.outage is not None and not self._stopping:
+            self.outage.begin(publication.outage)
+
+    def _put_away(self, task: asyncio.Task[None]) -> None:
+        # What is left was cut short: it may have been published, and then its second delivery is dropped.
+        self._ended += [MessageRelease(message_id, Queue.OUTBOX) for message_id in self._batches.pop(task)]
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed()
+
+
+def _nobody() -> None:
+    """Before the loop begins there is nobody to tell."""
