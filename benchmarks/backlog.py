@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import asyncpg
 
-PAYLOAD = '{"order": 4711, "customer": "Ada Lovelace", "lines": [1, 2, 3]}'
+from whippletree.message.codec import encode
+
+PAYLOAD = encode({"order": 4711, "customer": "Ada Lovelace", "lines": [1, 2, 3]})
 PARKED = datetime.max.replace(tzinfo=UTC)
 """A driver's way of saying `infinity`."""
 

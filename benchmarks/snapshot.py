@@ -1,4 +1,4 @@
-"""Storing and draining while another session keeps a snapshot open, so that nothing dead can be cleared away.
+"""Draining while another session keeps a snapshot open, so that nothing dead can be cleared away.
 
 Two databases take turns: in one a million messages have passed since the snapshot was taken; in the other as many have
 passed, and nobody holds a snapshot.
@@ -8,46 +8,43 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from uuid import UUID
 
 import asyncpg
-import uuid_utils.compat
 
+from benchmarks.backlog import fill
 from benchmarks.instance import drain, instance
 from benchmarks.place import Run, connected
-from benchmarks.store import BATCH, store
 from benchmarks.table import Figure
 from whippletree.claim.coordinator import WorkCoordinator
 
-ROUND = 25_000
+ROUND = 50_000
+STREAMS = 1_000
 
 
 async def measure(run: Run) -> list[Figure]:
-    streams = [uuid_utils.compat.uuid7() for _ in range(1_000)]
-    return [*await _shares(run, "1,000 streams", streams), *await _shares(run, "one message per stream", [None])]
+    return [
+        await _share(run, "1 million messages of 1,000 streams at a time", 1_000_000, alone=False),
+        await _share(run, "250 thousand messages without a stream", 250_000, alone=True),
+    ]
 
 
-async def _shares(run: Run, shape: str, streams: Sequence[UUID | None]) -> list[Figure]:
-    rounds = run.size(1_000_000 // ROUND, 1)
-    messages = run.size(ROUND, 100)
-    stored, drained = [], []
+async def _share(run: Run, what: str, passed: int, *, alone: bool) -> Figure:
+    rounds = run.size(passed // ROUND, 1)
+    shares = []
     async with AsyncExitStack() as stack:
         free = await stack.enter_async_context(_place(run))
         held = await stack.enter_async_context(_place(run))
         await stack.enter_async_context(_snapshot(held.dsn))
-        for number in range(rounds + run.size(2, 1) * run.repeat):
-            times = [await place.pass_through(messages, streams) for place in (free, held)]
+        for number in range(rounds + run.repeat):
+            times = [await place.drained(run.size(ROUND, STREAMS), alone=alone) for place in (free, held)]
             if number >= rounds:
-                stored.append(100 * times[0][0] / times[1][0])
-                drained.append(100 * times[0][1] / times[1][1])
-    after = f"under an open snapshot after 1 million messages, {shape}"
-    return [
-        Figure(name=f"drain {after}", value=statistics.median(drained), unit="%", target=90),
-        Figure(name=f"store {after}", value=statistics.median(stored), unit="%"),
-    ]
+                shares.append(100 * times[0] / times[1])
+    return Figure(
+        name=f"drain under an open snapshot after {what}", value=statistics.median(shares), unit="%", target=90
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +53,16 @@ class _Place:
     connection: asyncpg.Connection
     coordinator: WorkCoordinator
 
-    async def pass_through(self, messages: int, streams: Sequence[UUID | None]) -> tuple[float, float]:
-        """Store and drain so many messages; the seconds that each took."""
+    async def drained(self, messages: int, *, alone: bool) -> float:
+        """The seconds that it takes to drain so many messages."""
+        if alone:
+            await fill(self.connection, messages)
+        else:
+            await fill(self.connection, STREAMS, messages // STREAMS)
         began = time.perf_counter()
-        for first in range(0, messages, BATCH):
-            numbers = range(first, min(first + BATCH, messages))
-            await store(self.connection, [streams[number % len(streams)] for number in numbers])
-        between = time.perf_counter()
         if await drain(self.coordinator) != messages:
             raise AssertionError("other messages were drained than were stored")
-        return between - began, time.perf_counter() - between
+        return time.perf_counter() - began
 
 
 @asynccontextmanager

@@ -9,14 +9,17 @@ LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
-  v_settings wh_settings;
+  v_max_payload_bytes integer := 1024;
   v_stream_id uuid := COALESCE(p_stream_id, p_message_id);
   v_version bigint := 1;
   v_as_of timestamptz;
   v_fault text;
 BEGIN
-  SELECT * INTO v_settings FROM wh_settings;
-  v_fault := message_fault(p_stream_id, p_message_id, p_message_type, p_payload, v_settings.max_payload_bytes);
+  -- Whatever the setting is, it allows as much: most messages need not look it up.
+  IF octet_length(p_payload::text) > v_max_payload_bytes THEN
+    SELECT max_payload_bytes INTO v_max_payload_bytes FROM wh_settings;
+  END IF;
+  v_fault := message_fault(p_stream_id, p_message_id, p_message_type, p_payload, v_max_payload_bytes);
   IF v_fault IS NOT NULL THEN
     RAISE EXCEPTION 'message 1 cannot be stored: %', v_fault USING ERRCODE = 'WH004';
   END IF;
@@ -39,7 +42,7 @@ BEGIN
     PERFORM FROM wh_active_streams s WHERE s.queue = 'outbox' AND s.stream_id = v_stream_id FOR KEY SHARE;
     EXIT WHEN FOUND;
     INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    VALUES ('outbox', v_stream_id, partition_of(v_stream_id, v_settings.partition_count),
+    VALUES ('outbox', v_stream_id, partition_of(v_stream_id, (SELECT partition_count FROM wh_settings)),
       greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
     ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
