@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
+from tests.conftest import Connect
 from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
 from whippletree.claim.batch import WorkReport
 from whippletree.message.event import NewEvent
@@ -262,3 +263,25 @@ async def test_verify_finds_what_was_finished_out_of_order(
     )
     done = await whippletree("verify", "--json")
     assert [row["promise"] for row in json.loads(done.stdout)] == ["order is kept"]
+
+
+async def test_the_doctor_finds_a_long_transaction_and_says_how_to_end_it(
+    whippletree: Command, connect: Connect, db: asyncpg.Connection
+) -> None:
+    sleeper = await connect()
+    async with sleeper.transaction():
+        await sleeper.execute("SELECT 1")
+        (found,) = await db.fetch("SELECT * FROM ailments('0') WHERE subject = 'long transactions'")
+    assert found["problem"].startswith(f"pid {sleeper.get_server_pid()} has had a transaction open for")
+    assert f"pg_terminate_backend({sleeper.get_server_pid()})" in found["remedy"]
+
+
+async def test_the_doctor_names_lost_durability_as_a_danger(whippletree: Command, db: asyncpg.Connection) -> None:
+    await db.execute(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$"
+    )
+    done = await whippletree("doctor", "--json")
+    assert done.returncode == 1, done.stderr
+    dangers = {finding["subject"] for finding in json.loads(done.stdout) if finding["severity"] == "danger"}
+    assert any("synchronous_commit" in subject for subject in dangers), dangers
+    assert "danger: " in (await whippletree("doctor")).stdout

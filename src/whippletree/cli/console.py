@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from whippletree.store.overview import InstanceOverview
 
 
+_COLOURS = {"critical": "bold red", "error": "bold red", "danger": "bold red", "warning": "yellow", "well": "green"}
+
+
 def colour_on(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
@@ -89,7 +92,7 @@ def line(words: str, meaning: str = "") -> RenderableType:
     """One line, coloured by what it means."""
     from rich.text import Text
 
-    return Text(words, style={"critical": "bold red", "warning": "yellow", "well": "green"}.get(meaning, ""))
+    return Text(words, style=_COLOURS.get(meaning, ""))
 
 
 def spoken(seconds: float) -> str:

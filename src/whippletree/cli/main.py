@@ -16,6 +16,7 @@ COMMANDS = {
     "config": ("whippletree.cli.config:config", "Show the effective settings and where they come from."),
     "dead-letters": ("whippletree.cli.parked:dead_letters", "List the messages that were given up."),
     "db": ("whippletree.cli.db:db", "Start, stop and inspect the embedded PostgreSQL."),
+    "doctor": ("whippletree.cli.doctor:doctor", "Say what is wrong with the database beneath, and what to do."),
     "instances": ("whippletree.cli.instances:instances", "See the running instances, and let one finish."),
     "migrate": ("whippletree.cli.migrate:migrate", "Install the schema, or bring it up to date."),
     "status": ("whippletree.cli.status:status", "Show instances, queues, perspectives and what is wrong."),

@@ -16,7 +16,7 @@ BACKLOG = 10_000
 """As many messages in the outbox are a backlog that grows."""
 
 
-class Severity(StrEnum):
+class AlertLevel(StrEnum):
     """How much an alert matters."""
 
     CRITICAL = "critical"
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 class Alert:
     """Something that should not stay as it is, and what to do."""
 
-    severity: Severity
+    severity: AlertLevel
     problem: str
     remedy: str
 
@@ -84,27 +84,27 @@ class Overview:
         name = queue.queue
         if queue.orphaned:
             yield Alert(
-                Severity.CRITICAL,
+                AlertLevel.CRITICAL,
                 f"{queue.orphaned} leases of {name} have run out: workers crashed or hang",
                 "see that instances run: `whippletree instances list`",
             )
         if queue.parked:
             yield Alert(
-                Severity.CRITICAL,
+                AlertLevel.CRITICAL,
                 f"{queue.parked} streams of {name} are parked: their heads gave up",
                 f"`whippletree parked --queue {name}`, then redrive or skip",
             )
         if queue.unowned and not self._worked(name):
-            yield Alert(Severity.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
+            yield Alert(AlertLevel.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
         elif queue.unowned:
             yield Alert(
-                Severity.CRITICAL,
+                AlertLevel.CRITICAL,
                 f"{queue.unowned} streams of {name} wait in partitions that nobody owns",
                 "start more instances, or raise the cap on partitions per instance",
             )
         if name == "outbox" and queue.waiting > BACKLOG:
             yield Alert(
-                Severity.WARNING,
+                AlertLevel.WARNING,
                 f"{queue.waiting} messages wait in the outbox: the backlog grows",
                 "start more instances, or see whether the transport is slow",
             )
