@@ -130,8 +130,7 @@ class HeldWork:
         """Let go of what the database has accepted, and of every run whose lease is lost."""
         for run in reports.renewed:
             run.renewed_at = at
-        for run in lost:
-            self._drop(run, run.messages)
+        self.forget(lost)
         for run, through in reports.completed.items():
             self._drop(run, [message for message in run.messages if message.version <= through])
             run.messages = [_moved(message, through) for message in run.messages]
@@ -139,6 +138,11 @@ class HeldWork:
             self._drop(run, run.messages)
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
+
+    def forget(self, runs: Iterable[Run]) -> None:
+        """Let go of runs, whatever the database says of them."""
+        for run in runs:
+            self._drop(run, run.messages)
 
     def _find(self, outcome: Outcome) -> Run | None:
         if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):

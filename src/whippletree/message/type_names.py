@@ -62,7 +62,7 @@ class MessageType(Generic[T]):
         try:
             return self.decoder(payload)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InvalidMessage(f"this is no {self.name}: {_without_contents(error)}") from None
+            raise InvalidMessage(f"this is no {self.name}: {without_contents(error)}") from None
 
 
 class MessageTypes:
@@ -96,7 +96,7 @@ class MessageTypes:
             kind=kind,
             shape=shape,
             stream=_stream_getter(python_type, name, stream),
-            decoder=_decoder(python_type),
+            decoder=decoder_of(python_type),
         )
         self._named[name] = self._of_class[python_type] = registered
         return registered
@@ -139,7 +139,7 @@ class MessageTypes:
 def _stream_getter(python_type: type, name: str, stream: StreamKey) -> Callable[[Any], UUID | str] | None:
     if stream is None or callable(stream):
         return stream
-    fields = _fields(python_type)
+    fields = fields_of(python_type)
     if stream not in fields:
         raise InvalidSetting(
             f"{name} has no field {stream!r} to name its stream by; it has {', '.join(fields) or 'none'}"
@@ -153,7 +153,7 @@ def _stream_getter(python_type: type, name: str, stream: StreamKey) -> Callable[
     return lambda message: typing.cast(UUID | str, getattr(message, field))
 
 
-def _fields(python_type: type) -> dict[str, Any]:
+def fields_of(python_type: type) -> dict[str, Any]:
     """The names of a type's fields and their annotations, as written."""
     if dataclasses.is_dataclass(python_type):
         return {field.name: field.type for field in dataclasses.fields(python_type)}
@@ -167,8 +167,9 @@ def _fields(python_type: type) -> dict[str, Any]:
     )
 
 
-def _decoder(python_type: type[T]) -> Callable[[str], T]:
-    _fields(python_type)
+def decoder_of(python_type: type[T]) -> Callable[[str], T]:
+    """How JSON text becomes a value of the type. Raises `InvalidSetting` for a type that cannot be read."""
+    fields_of(python_type)
     if _is_pydantic(python_type):
         return typing.cast("Callable[[str], T]", typing.cast(Any, python_type).model_validate_json)
     try:
@@ -202,7 +203,7 @@ def _is_pydantic(python_type: type) -> bool:
     return callable(getattr(python_type, "model_validate_json", None))
 
 
-def _without_contents(error: Exception) -> str:
+def without_contents(error: Exception) -> str:
     """Pydantic's errors quote the input, which may be secret; those of msgspec name only types and places."""
     if isinstance(error, msgspec.MsgspecError):
         return str(error)

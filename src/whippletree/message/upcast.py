@@ -33,6 +33,13 @@ class Upcasters:
         """Whether events of this type and shape have to be lifted."""
         return (event_type, shape) in self._steps
 
+    def names_of(self, event_type: str) -> frozenset[str]:
+        """The type, and every type that is lifted to it: the names under which its events are stored."""
+        names = {event_type}
+        while more := {old for (old, _), (_, becomes) in self._steps.items() if becomes in names} - names:
+            names |= more
+        return frozenset(names)
+
     def lift(self, event: StoredEvent) -> StoredEvent:
         """The event in its present shape. Lifting it again changes nothing."""
         if not self.needed(event.event_type, event.shape):
