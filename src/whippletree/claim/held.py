@@ -139,6 +139,11 @@ class HeldWork:
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
 
+    def holds(self, work: Work) -> bool:
+        """Whether a piece of work is still in hand, under the lease that it came with."""
+        run = self._runs.get((work.queue, work.message_id))
+        return run is not None and run.lease_token == work.lease_token
+
     def forget(self, runs: Iterable[Run]) -> None:
         """Let go of runs, whatever the database says of them."""
         for run in runs:
