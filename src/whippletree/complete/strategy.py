@@ -1,8 +1,8 @@
 """When perspectives' outcomes are reported, and with that how many streams share a transaction.
 
 A perspective's rows commit together with its checkpoint. To report an outcome is therefore to commit what was folded:
-until then nobody sees the rows, and a crash undoes them. A strategy that reports at once makes every stream a transaction
-of its own; one that collects makes a transaction of all that it has collected.
+until then nobody sees the rows, and a crash undoes them. A strategy that reports at once makes every stream a
+transaction of its own; one that collects makes a transaction of all that it has collected.
 """
 
 from __future__ import annotations

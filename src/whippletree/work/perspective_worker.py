@@ -167,8 +167,7 @@ class PerspectiveWorker:
 
     async def _work(self) -> None:
         pause = _PAUSE
-        while self._waiting and not self._stopping:
-            chunk = self._next()
+        while not self._stopping and (chunk := self._next()):
             self._unfinished = {_key(work): work for work in chunk}
             try:
                 await self._process(chunk)
@@ -189,14 +188,20 @@ class PerspectiveWorker:
             self._changed()
 
     def _next(self) -> list[PerspectiveWork]:
-        """Streams of one perspective with about as many events as are folded at once; at least one."""
-        chunk, events = [self._waiting.popleft()], 0
-        size = self.options.perspective_batch_size
-        while self._waiting and self._waiting[0].queue == chunk[0].queue:
-            events += min(size, chunk[-1].version - chunk[-1].checkpoint)
-            if events >= EVENTS_AT_ONCE:
+        """Streams of one perspective with about as many events as are folded at once."""
+        chunk: list[PerspectiveWork] = []
+        events = 0
+        while self._waiting and events < EVENTS_AT_ONCE:
+            work = self._waiting[0]
+            if chunk and work.queue != chunk[0].queue:
                 break
-            chunk.append(self._waiting.popleft())
+            self._waiting.popleft()
+            # A lease that ran out may have been won again: then the work is there twice, and only the later one counts.
+            if self._holds(work):
+                chunk.append(work)
+                events += min(self.options.perspective_batch_size, work.version - work.checkpoint)
+            else:
+                self._let_go([work])
         return chunk
 
     async def _process(self, chunk: Sequence[PerspectiveWork]) -> None:
@@ -214,7 +219,10 @@ class PerspectiveWorker:
                 await self._strategy.report_failure(outcome, self)
             elif isinstance(outcome, PerspectiveCheckpointCompletion):
                 await self._strategy.report_completion(outcome, self)
-        pending = (*self._strategy.get_pending_completions(), *self._strategy.get_pending_failures())
+        pending: tuple[PerspectiveOutcome, ...] = (
+            *self._strategy.get_pending_completions(),
+            *self._strategy.get_pending_failures(),
+        )
         try:
             await self._commit(pending)
         finally:
