@@ -102,7 +102,8 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(f"the connection was lost: {type(error).__name__}") from error
     except asyncpg.PostgresError as error:
         raise _translate(error) from None
-    except (asyncpg.InterfaceError, OSError) as error:
+    # The driver's own confusion, when a connection dies under a call and is given back to its pool.
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         raise StoreUnavailable(f"the connection was lost: {error}") from error
 
 
