@@ -130,15 +130,16 @@ async def test_lost_connections_are_survived_and_nothing_is_done_twice(pool: Poo
 async def test_an_evicted_instance_loses_everything_and_joins_again_under_a_new_id(
     pool: Pool, db: asyncpg.Connection
 ) -> None:
-    await stored(db, 3, streams=1)
+    await stored(db, 3, streams=3)
     hands = Hands(at_once=False)
     running = Running(pool, hands, {})
     first = running.coordinator.instance.instance_id
     async with running():
         await until(lambda: len(hands.in_hand) == 3)
-        await db.execute("DELETE FROM wh_service_instances")
-        await db.execute("INSERT INTO wh_evicted_instances VALUES ($1, now(), $1, 'stale')", first)
-        await db.execute("SELECT free_instances($1, clock_timestamp())", [first])
+        async with db.transaction():
+            await db.execute("INSERT INTO wh_evicted_instances VALUES ($1, now(), $1, 'stale')", first)
+            await db.execute("DELETE FROM wh_service_instances")
+            await db.execute("SELECT free_instances($1, clock_timestamp())", [first])
         await until(lambda: len(hands.gone) == 3)
         assert {rejection.reason for rejection in hands.gone} == {LEASE_LOST}
         await until(lambda: len(hands.in_hand) == 3)

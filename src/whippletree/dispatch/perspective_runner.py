@@ -18,7 +18,8 @@ from whippletree.dispatch.folding import Folded
 from whippletree.errors import StoreError, StoreUnavailable
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.outcome import Outcome
-from whippletree.store.database import translated
+from whippletree.store.database import lent, translated
+from whippletree.store.statements import call
 
 _ROUNDS = 3
 """How often a whole transaction is tried, after a deadlock or the like, before its streams are tried one by one."""
@@ -37,7 +38,7 @@ class PerspectiveRunner:
     async def fold(self, work: Sequence[PerspectiveWork], batch_size: int) -> list[Folded]:
         """Fold streams of one perspective, up to `batch_size` events of each. Nothing is written yet."""
         with translated():
-            async with self._connections.acquire() as connection:
+            async with lent(self._connections) as connection:
                 return await self.folder.fold(work, batch_size, connection)
 
     async def commit(self, folded: Sequence[Folded]) -> list[Folded]:
@@ -60,6 +61,12 @@ class PerspectiveRunner:
                 lost += await self._commit_alone(one)
         return lost
 
+    async def unworked(self) -> list[str]:
+        """The perspectives that have work which no running instance does."""
+        with translated():
+            rows = await self._connections.fetch(call(self.folder.schema, "unworked_perspectives", 0))
+        return [row[0] for row in rows]
+
     async def _commit_alone(self, one: Folded) -> list[Folded]:
         try:
             return await self._commit_once([one])
@@ -71,7 +78,7 @@ class PerspectiveRunner:
 
     async def _commit_once(self, folded: Sequence[Folded]) -> list[Folded]:
         """One transaction. Those that were refused come back, and then nothing was written of any."""
-        async with self._connections.acquire() as connection:
+        async with lent(self._connections) as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
 import asyncpg
+import asyncpg.pool
 
 from whippletree.errors import (
     Error,
@@ -87,6 +88,20 @@ async def open_pool(
         server_settings={"application_name": _APPLICATION_NAME, **(server_settings or {})},
     ) as pool:
         yield pool
+
+
+@asynccontextmanager
+async def lent(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
+    """A connection of a pool. That it dies while it is given back changes nothing of what was done on it, and must not
+    look as if it did: the pool has parted with it by then."""
+    connection = await pool.acquire()
+    try:
+        yield connection
+    finally:
+        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+            await pool.release(connection)
 
 
 async def _leave_as_it_is(_: object) -> None:

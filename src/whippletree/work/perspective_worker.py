@@ -77,6 +77,7 @@ class PerspectiveWorker:
         self._folded: dict[_Key, Folded] = {}
         self._outcomes: list[Outcome] = []
         self._task: asyncio.Task[None] | None = None
+        self._look_round: asyncio.Task[None] | None = None
         self._loop: WorkLoop | None = None
         self._stopping = False
 
@@ -119,6 +120,9 @@ class PerspectiveWorker:
         return {queue: max(0, self.options.max_checkpoints - count) for queue, count in self._in_hand.items()}
 
     def take(self, batch: WorkBatch) -> None:
+        if self._look_round is None:
+            # Now that this instance is known to the others, with what it works.
+            self._look_round = asyncio.create_task(self._name_the_missing(), name="whippletree missing perspectives")
         mine = [work for work in batch.claimed_perspective_work if work.queue in self._in_hand]
         if mine:
             self.consecutive_empty_polls = 0
@@ -149,6 +153,8 @@ class PerspectiveWorker:
 
     async def stop(self, grace: float) -> None:
         self._stopping = True
+        if self._look_round is not None:
+            await self._look_round
         if self._task is not None:
             _, pending = await asyncio.wait([self._task], timeout=grace)
             if pending:
@@ -261,6 +267,19 @@ class PerspectiveWorker:
             for work in left
         ]
         self._let_go(left)
+
+    async def _name_the_missing(self) -> None:
+        try:
+            missing = await self._runner.unworked()
+        except StoreError as error:
+            _log.debug("not known which perspectives nobody runs: %s", error)
+            return
+        for name in missing:
+            _log.warning(
+                "No perspective runner found for perspective %s: its streams wait. Start a program that has it, or "
+                "remove it from wh_perspective_mappings",
+                name,
+            )
 
     def _holds(self, work: PerspectiveWork) -> bool:
         return self._coordinator.held.holds(work)
