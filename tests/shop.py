@@ -22,6 +22,7 @@ from whippletree.dispatch.rows import Rows, register_perspective
 from whippletree.message.event import NewEvent
 from whippletree.message.type_names import MessageKind, MessageTypes
 from whippletree.store.event_store import EventStore
+from whippletree.store.receipt import Receipt
 from whippletree.work.perspective_options import PerspectiveWorkerOptions
 from whippletree.work.perspective_worker import PerspectiveWorker
 
@@ -113,7 +114,7 @@ class Shop:
     def store(self) -> EventStore:
         return EventStore(self.pool, inline=InlinePerspectives(self.folder))
 
-    async def append(self, stream: UUID | str, *events: Any, on: Any = None) -> tuple[int, ...]:
+    async def append(self, stream: UUID | str, *events: Any, on: Any = None) -> Receipt:
         return await self.store.append(stream, [self.event(event) for event in events], on=on)
 
     def event(self, event: Any) -> NewEvent:

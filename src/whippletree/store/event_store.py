@@ -80,7 +80,7 @@ class EventStore:
                 event.check()
             except InvalidMessage as error:
                 raise InvalidMessage(f"event {place} ({event.event_id}): {error}") from None
-        if self._inline and on is None:
+        if self._inline and (on is None or isinstance(on, asyncpg.Pool)):
             with translated():
                 async with self._connections.acquire() as connection, connection.transaction():
                     return await self._append_on(connection, stream, events, expected_version)
@@ -106,9 +106,7 @@ class EventStore:
                 [] if expected_version is None else [stream_id],
                 [] if expected_version is None else [expected_version],
             )
-            if self._inline:
-                if isinstance(executor, asyncpg.Pool):
-                    raise UsageError("on= is a pool; give the connection that your transaction is on")
+            if self._inline and not isinstance(executor, asyncpg.Pool):
                 await self._inline(stream_id, versions[-1], executor)
         return Receipt(
             stream_id,
