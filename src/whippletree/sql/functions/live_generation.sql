@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION live_generation(p_perspective_name text)
 RETURNS integer
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT COALESCE((SELECT live_generation FROM wh_perspectives WHERE perspective_name = p_perspective_name), 1);
 $$;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION row_of(p_perspective_name text, p_key text)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_type text := (SELECT key_type FROM wh_perspectives WHERE perspective_name = p_perspective_name);
