@@ -33,7 +33,7 @@ FROM wh_perspective_checkpoints
 WHERE status = 'Failed'
 ORDER BY updated_at DESC;
 """
-COMMON_ERRORS = """
+FREQUENT_ERRORS = """
 -- Find most common errors
 SELECT
   error,
@@ -84,7 +84,7 @@ async def test_how_the_checkpoints_stand_and_why_some_failed_can_be_asked(
     assert {row["stream_id"] for row in failed} == {stream(2), stream(3)}
     error = "event 1 (OrderChanged): ValueError: a change of nothing"
     assert {(row["perspective_name"], row["error"]) for row in failed} == {("order_summary", error)}
-    assert [tuple(row) for row in await db.fetch(COMMON_ERRORS)] == [(error, 2)]
+    assert [tuple(row) for row in await db.fetch(FREQUENT_ERRORS)] == [(error, 2)]
 
     await db.execute(RETRY_FAILED)
     statuses = [status for status, *_ in await checkpoints(db)]

@@ -98,7 +98,7 @@ async def test_failed_checkpoints_are_retried_with_back_off_parked_and_can_be_re
         assert await checkpoints(db, "fragile") == [
             ("Failed", 0, "event 1 (OrderPlaced): RuntimeError: customer is missing", True)
         ]
-        common = await db.fetch(
+        frequent = await db.fetch(
             """
             SELECT
               error,
@@ -109,7 +109,7 @@ async def test_failed_checkpoints_are_retried_with_back_off_parked_and_can_be_re
             ORDER BY count DESC;
             """
         )
-        assert [row["count"] for row in common] == [1]
+        assert [row["count"] for row in frequent] == [1]
         broken = False
         await db.execute(
             """

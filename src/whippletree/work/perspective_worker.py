@@ -255,10 +255,8 @@ class PerspectiveWorker:
                 self._let_go([work])
 
     def _again(self) -> None:
-        """What was not committed is folded once more, if it is still ours."""
-        left = list(self._unfinished.values())
-        self._waiting.extendleft(work for work in left if self._holds(work))
-        self._let_go(work for work in left if not self._holds(work))
+        """What was not committed is folded once more; `_next` drops what is no longer ours."""
+        self._waiting.extendleft(self._unfinished.values())
 
     def _give_up(self, error: str) -> None:
         left = list(self._unfinished.values())
