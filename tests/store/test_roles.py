@@ -31,6 +31,8 @@ WORKING = STORING | {
     *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
     "park_deliveries",
     *("register_perspective", "register_receptor", "read_events"),
+    *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
+    *("find_rows", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
 }
