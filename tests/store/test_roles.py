@@ -39,6 +39,7 @@ WORKING = STORING | {
 VIEWING = {
     *("read_events", "stream_id_of", "partition_of", "instance_overview", "queue_overview", "count_dead_letters"),
     *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
+    "ailments",
 }
 FOR_THE_OWNER = {"revoke_access", "drain_instance"}
 
