@@ -36,6 +36,7 @@ TABLES = (
     "wh_finished_messages",
     "wh_dead_letters",
     "wh_event_store",
+    "wh_event_sequence",
     "wh_event_types",
     "wh_perspective_mappings",
     "wh_receptor_mappings",
