@@ -153,9 +153,7 @@ async def test_what_is_rolled_back_leaves_no_gap(store: EventStore, feed: Feed, 
     assert told(await feed.read_all()) == [(1, "Kept"), (2, "Next")]
 
 
-async def test_a_numbering_that_is_cut_off_leaves_no_gap(
-    store: EventStore, feed: Feed, connect: Connect
-) -> None:
+async def test_a_numbering_that_is_cut_off_leaves_no_gap(store: EventStore, feed: Feed, connect: Connect) -> None:
     await store.append("a", [event("A1"), event("A2")])
     connection = await connect()
     broken = connection.transaction()
@@ -322,5 +320,3 @@ async def buffers_of_one_numbering(connect: Connect, store: EventStore) -> int:
         plan = await connection.fetch("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT number_events()")
         found = json.loads(plan[0][0])[0]["Plan"]
     return int(found["Shared Hit Blocks"]) + int(found["Shared Read Blocks"])
-
-

@@ -6,7 +6,7 @@ type. The store keeps what was appended; only readers see the lifted event.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -32,6 +32,13 @@ class Upcasters:
     def needed(self, event_type: str, shape: int) -> bool:
         """Whether events of this type and shape have to be lifted."""
         return (event_type, shape) in self._steps
+
+    def former_names(self, names: Collection[str]) -> set[str]:
+        """The types whose events may become one of these."""
+        found: set[str] = set()
+        while more := {old for (old, _), (_, new) in self._steps.items() if new in found.union(names)} - found:
+            found |= more
+        return found - set(names)
 
     def lift(self, event: StoredEvent) -> StoredEvent:
         """The event in its present shape. Lifting it again changes nothing."""

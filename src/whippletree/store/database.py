@@ -10,10 +10,12 @@ from dataclasses import replace
 import asyncpg
 
 from whippletree.errors import (
+    CheckpointMoved,
     Error,
     InstanceEvicted,
     InvalidMessage,
     InvalidSetting,
+    LeaseLost,
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
@@ -32,6 +34,8 @@ _OURS: dict[str, type[Error]] = {
     "WH004": InvalidMessage,
     "WH005": WrongVersion,
     "WH006": UnknownName,
+    "WH008": LeaseLost,
+    "WH009": CheckpointMoved,
 }
 """The conditions that our own SQL functions raise."""
 

@@ -37,6 +37,8 @@ TABLES = (
     "wh_dead_letters",
     "wh_event_store",
     "wh_event_sequence",
+    "wh_subscribers",
+    "wh_subscriber_actions",
     "wh_event_types",
     "wh_perspective_mappings",
     "wh_receptor_mappings",

@@ -38,6 +38,7 @@ BEGIN
   ORDER BY e.place;
   PERFORM activate_event_work(p_stream_ids, v_versions, p_event_ids, p_event_types, v_as_of);
   PERFORM wake_waiting_instances();
+  PERFORM wake_subscribers();
   RETURN v_versions;
 END;
 $$;

@@ -168,6 +168,33 @@ CREATE TABLE wh_event_sequence (
   seen_open bigint[],
   CHECK ((seen_below IS NULL) = (seen_open IS NULL))
 );
+CREATE TABLE wh_subscribers (
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,99}$'),
+  checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
+  epoch bigint NOT NULL DEFAULT 0,
+  state text NOT NULL DEFAULT 'standby' CHECK (state IN ('standby', 'catching up', 'live', 'lost', 'parked')),
+  holder uuid,
+  coordinated boolean NOT NULL,
+  waiting boolean NOT NULL DEFAULT false,
+  paused boolean NOT NULL DEFAULT false,
+  attempts integer NOT NULL DEFAULT 0,
+  failed_number bigint,
+  retry_at timestamptz,
+  error text,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE wh_subscriber_actions (
+  action_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  subscriber_name text NOT NULL,
+  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume')),
+  number bigint,
+  event_id uuid,
+  attempts integer NOT NULL,
+  error text,
+  reason text,
+  acted_at timestamptz NOT NULL
+);
 CREATE TABLE wh_event_types (
   event_type text PRIMARY KEY,
   queues text[] NOT NULL
