@@ -89,9 +89,7 @@ async def running(
     async with asyncpg.create_pool(dsn.reveal(), min_size=0, max_size=8) as pool:
         instance = ServiceInstance(service_name="follower")
         async with InstanceSession(session_dsn or dsn, WorkCoordinator(pool, instance), quick) as session:
-            worker = SubscriptionWorker(
-                pool, session, instance.instance_id, followers, settings, changed=changed
-            )
+            worker = SubscriptionWorker(pool, session, instance.instance_id, followers, settings, changed=changed)
             async with worker:
                 yield Running(worker, session, told)
 

@@ -93,7 +93,12 @@ async def test_a_failing_event_is_tried_again_and_then_parks_the_subscriber(
     async with running(dsn, diary) as alice:
         await until(db, lambda: alice.state() is SubscriptionState.PARKED)
         parked = await row(db)
-        assert (parked["state"], parked["checkpoint"], parked["failed_number"], parked["attempts"]) == ("parked", 1, 2, 3)
+        assert (parked["state"], parked["checkpoint"], parked["failed_number"], parked["attempts"]) == (
+            "parked",
+            1,
+            2,
+            3,
+        )
         assert parked["error"] == "RuntimeError: no such customer"
         assert "Three" not in tried
 
@@ -112,9 +117,7 @@ async def test_a_failing_event_is_tried_again_and_then_parks_the_subscriber(
         assert await effects(db) == ["One", "Three"]
 
 
-async def test_an_event_that_cannot_be_applied_leaves_no_effects(
-    dsn: Dsn, pool: Pool, db: asyncpg.Connection
-) -> None:
+async def test_an_event_that_cannot_be_applied_leaves_no_effects(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     class Late(Diary):
         async def apply(self, *arguments: object) -> None:
             await super().apply(*arguments)  # type: ignore[arg-type]
