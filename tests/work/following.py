@@ -14,7 +14,7 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.exclusive import ExclusiveSettings
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession, SessionSettings
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.dispatch.subscriber import CheckpointEvery, Follower, InstanceMode, Retries, Start
 from whippletree.message.event import NewEvent, NumberedEvent
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
@@ -69,7 +69,7 @@ class Running:
 @asynccontextmanager
 async def running(
     dsn: Dsn,
-    *followers: Diary,
+    *followers: Follower,
     session_dsn: Dsn | None = None,
     silent_after: float = 60,
     balance_every: float = 60,
