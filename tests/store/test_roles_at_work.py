@@ -13,6 +13,7 @@ import pytest
 from tests.claim.wire import Cut, wire
 from tests.conftest import SCHEMA, blank_database
 from tests.roles import a_role, login
+from tests.work.following import Diary, running, until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -29,6 +30,7 @@ from whippletree.store.inbox import StoreOutcome, store_inbox
 from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
+from whippletree.work.subscription import SubscriptionState
 
 
 @dataclass(frozen=True)
@@ -207,3 +209,15 @@ async def test_a_worker_cannot_end_the_sessions_of_others(place: Place) -> None:
     assert await owner.fetchval("SELECT 1") == 1
     await owner.close()
     await worker.close()
+
+
+async def test_a_worker_follows_the_feed(place: Place) -> None:
+    owner = await asyncpg.connect(place.owner.reveal(), server_settings={"search_path": SCHEMA})
+    async with asyncpg.create_pool(place.producer.reveal(), min_size=0, max_size=1) as producer:
+        await EventStore(producer).append("a", [NewEvent(event_type="Placed", payload="{}")])
+    diary = Diary(transactional=False)
+    async with running(place.worker, diary) as alice:
+        await until(owner, lambda: diary.seen == ["Placed"])
+        await until(owner, lambda: alice.state() is SubscriptionState.LIVE)
+    assert await owner.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
+    await owner.close()

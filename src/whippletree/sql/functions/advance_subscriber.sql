@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION advance_subscriber(
   p_name text, p_epoch bigint, p_from bigint, p_to bigint, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   UPDATE wh_subscribers s

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION fail_subscriber(
   p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   UPDATE wh_subscribers s

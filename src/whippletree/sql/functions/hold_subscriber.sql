@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION hold_subscriber(
   p_name text, p_instance_id uuid, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS SETOF wh_subscribers
 LANGUAGE sql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   UPDATE wh_subscribers s
   SET epoch = s.epoch + 1, holder = p_instance_id, waiting = false, updated_at = p_as_of,

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION last_number()
 RETURNS bigint
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT COALESCE(max(number), 0) FROM wh_event_sequence;
 $$;

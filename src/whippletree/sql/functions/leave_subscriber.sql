@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION leave_subscriber(
   p_name text, p_epoch bigint, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS void
 LANGUAGE sql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   UPDATE wh_subscribers s
   SET holder = NULL, waiting = false, updated_at = p_as_of,

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION number_events()
 RETURNS bigint
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan SET work_mem = '64MB'
 AS $$

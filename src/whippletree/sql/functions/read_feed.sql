@@ -7,7 +7,7 @@ RETURNS TABLE (
   number bigint, stream_id uuid, version bigint, event_id uuid, event_type text, shape integer, payload json,
   metadata json, correlation_id uuid, causation_id uuid, created_at timestamptz)
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION record_subscriber(
   p_name text, p_epoch bigint, p_state text, p_waiting boolean, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS SETOF wh_subscribers
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM require_epoch(p_name, p_epoch);

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION require_epoch(p_name text, p_epoch bigint)
 RETURNS void
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_epoch bigint := (SELECT epoch FROM wh_subscribers WHERE subscriber_name = p_name);
