@@ -6,10 +6,10 @@ wakes up is refused at its next call, and whatever it had open is undone.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from uuid import UUID
@@ -17,14 +17,11 @@ from uuid import UUID
 import asyncpg
 
 from whippletree.dispatch.subscriber import Follower
-from whippletree.errors import CheckpointMoved, LeaseLost, StoreError
+from whippletree.errors import CheckpointMoved, StoreError
 from whippletree.message.event import NumberedEvent
-from whippletree.settings import valid_schema
-from whippletree.store.database import translated
 from whippletree.store.feed import Feed
-from whippletree.store.statements import call
-from whippletree.store.transaction import Connection, Transaction
 from whippletree.work.feed_head import FeedHead
+from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow
 
 _log = logging.getLogger("whippletree.subscription")
 
@@ -69,11 +66,10 @@ class Subscription:
         self.checkpoint = 0
         self.epoch = 0
         self.attempts = 0
-        self._connections = connections
+        self._row = SubscriberRow(follower.name, connections, schema=schema)
         self._feed = feed
         self._instance_id = instance_id
         self._tell = tell
-        self._schema = valid_schema(schema)
         self._passed = 0
         self._single_through = 0
         self._saved_at = 0.0
@@ -82,11 +78,6 @@ class Subscription:
         self._paused = False
         self._stopping = False
         self._waiting = False
-        self._hold = call(schema, "hold_subscriber", 2)
-        self._record = call(schema, "record_subscriber", 4)
-        self._advance = call(schema, "advance_subscriber", 4)
-        self._fail = call(schema, "fail_subscriber", 6)
-        self._leave = call(schema, "leave_subscriber", 2)
 
     def stop(self) -> None:
         """End after the events that are being applied."""
@@ -114,13 +105,13 @@ class Subscription:
                 # Whether the last commit happened is not known: the row says it.
                 _log.info("subscriber %s waits for the database: %s", self.name, error)
                 await self._until_answered(head, self._look)
-        await self._save()
+        with suppress(CheckpointMoved):
+            await self._save()
         await self.leave()
 
     async def leave(self) -> None:
         """Say that nobody follows; no attempt is counted against the next event."""
-        with translated():
-            await self._connections.execute(self._leave, self.name, self.epoch)
+        await self._row.leave(self.epoch)
 
     async def _step(self, head: FeedHead) -> None:
         if self._paused or self.state is SubscriptionState.PARKED:
@@ -166,7 +157,7 @@ class Subscription:
                 return False
             try:
                 await self._transaction(batch)
-            except _Failed as failed:
+            except EffectsFailed as failed:
                 if len(batch) > 1:
                     # Which one of them it was shows when each is tried alone.
                     self._single_through = batch[-1].number
@@ -178,24 +169,10 @@ class Subscription:
         return done == len(events)
 
     async def _transaction(self, events: Sequence[NumberedEvent]) -> None:
-        through = events[-1].number
-        async with self._connections.acquire() as connection:
-            try:
-                with translated():
-                    await connection.execute(f"BEGIN; SELECT {self._at('enter_subscriber')}, {self.epoch})")
-                try:
-                    await self.follower.apply(events, Transaction(connection), self.attempts + 1)
-                except Exception as error:
-                    if connection.is_closed():
-                        raise StoreError("the connection was lost in the middle of a transaction") from error
-                    raise _Failed(error) from error
-                advance = f"{self._at('advance_subscriber')}, {self.epoch}, {self.checkpoint}, {through})"
-                with translated():
-                    # One message: a process that is stopped now cannot keep its row locked.
-                    await connection.execute(f"SELECT {advance}; COMMIT")
-            except BaseException:
-                await _undo(connection)
-                raise
+        attempt, through = self.attempts + 1, events[-1].number
+        await self._row.commit(
+            self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
+        )
         self._moved(through)
 
     async def _one_by_one(self, events: Sequence[NumberedEvent]) -> bool:
@@ -228,8 +205,7 @@ class Subscription:
         attempts = self.attempts + (error is not None)
         delay = self.follower.retries.delay(attempts)
         words = _words(error) if error is not None else "its process ended each time that it was tried"
-        with translated():
-            await self._connections.execute(self._fail, self.name, self.epoch, number, attempts, words, delay)
+        await self._row.fail(self.epoch, number, attempts, words, delay)
         self.attempts = attempts
         _log.warning("subscriber %s failed at event %d, attempt %d: %s", self.name, number, attempts, words)
         if delay is None:
@@ -240,8 +216,7 @@ class Subscription:
 
     async def _save(self) -> None:
         if self._passed > self.checkpoint:
-            with translated():
-                await self._connections.execute(self._advance, self.name, self.epoch, self.checkpoint, self._passed)
+            await self._row.advance(self.epoch, self.checkpoint, self._passed)
             self._moved(self._passed)
 
     def _save_in(self) -> float:
@@ -256,7 +231,7 @@ class Subscription:
         self.attempts = 0
 
     async def _now(self, state: SubscriptionState, *, waiting: bool) -> None:
-        self._take_note(await self._row(self._record, self.name, self.epoch, state.value, waiting))
+        self._take_note(await self._row.record(self.epoch, state.value, waiting))
         if self.state is not SubscriptionState.PARKED:
             self.say(state)
 
@@ -275,17 +250,10 @@ class Subscription:
                 await head.wait(_PAUSE)
 
     async def _begin(self, head: FeedHead) -> None:
-        self._take_note(await self._row(self._hold, self.name, self._instance_id))
+        self._take_note(await self._row.hold(self._instance_id))
         self._saved_at, self._unsaved = time.monotonic(), 0
         # Whoever has not caught up with this is not live.
         head.last = max(head.last, await self._feed.last_number())
-
-    async def _row(self, statement: str, *arguments: object) -> asyncpg.Record:
-        with translated():
-            row = await self._connections.fetchrow(statement, *arguments)
-        if row is None:
-            raise LeaseLost(f"there is no subscriber {self.name} any more")
-        return row
 
     def _take_note(self, row: asyncpg.Record) -> None:
         if row["checkpoint"] != self.checkpoint or row["epoch"] != self.epoch:
@@ -306,26 +274,6 @@ class Subscription:
             longest = self.follower.retries.longest_seconds
             wait = min((retry_at - datetime.now(UTC)).total_seconds(), longest)
             self._retry_due = time.monotonic() + wait
-
-    def _at(self, function: str) -> str:
-        """The beginning of a call. The name was validated when it was registered: it needs no escaping."""
-        return f"\"{self._schema}\".{function}('{self.name}'"
-
-
-class _Failed(Exception):
-    """The follower raised."""
-
-    def __init__(self, cause: Exception) -> None:
-        self.cause = cause
-
-
-async def _undo(connection: Connection) -> None:
-    """End the transaction whatever state it is in, or the connection."""
-    try:
-        async with asyncio.timeout(5):
-            await connection.execute("ROLLBACK")
-    except BaseException:
-        connection.terminate()
 
 
 def _words(error: Exception) -> str:
