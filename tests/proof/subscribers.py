@@ -37,6 +37,11 @@ from whippletree.store.schema import migrate
 INSTANCES = 3
 PATIENCE = 180
 _SERVER_SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "60"}
+_FAR_BEHIND = 200
+_BEHIND = """
+SELECT COALESCE((SELECT max(number) FROM whippletree.wh_event_sequence) - min(checkpoint), 0)
+FROM whippletree.wh_subscribers
+"""
 _LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
@@ -135,6 +140,10 @@ class Proof:
                 async with asyncpg.create_pool(self._dsn, min_size=0, max_size=1) as pool:
                     store = EventStore(pool)
                     while not self._ended:
+                        if await pool.fetchval(_BEHIND) > _FAR_BEHIND:
+                            # A slow machine is no fault: what is appended is to be drained in the end.
+                            await _pass(0.2)
+                            continue
                         count = rng.randint(1, 3)
                         events = [NewEvent(event_type="Happened", payload="{}") for _ in range(count)]
                         await store.append(f"stream-{rng.randint(1, 30)}", events)
