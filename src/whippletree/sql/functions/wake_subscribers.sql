@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION wake_subscribers()
 RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SET search_path FROM CURRENT SET enable_seqscan = off
 AS $$
 BEGIN
   IF EXISTS (SELECT FROM wh_subscribers WHERE waiting) THEN

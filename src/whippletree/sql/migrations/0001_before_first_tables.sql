@@ -184,6 +184,7 @@ CREATE TABLE wh_subscribers (
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+CREATE INDEX wh_subscribers_waiting ON wh_subscribers (subscriber_name) WHERE waiting;
 CREATE TABLE wh_subscriber_actions (
   action_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   subscriber_name text NOT NULL,

@@ -21,3 +21,5 @@ CREATE TABLE wh_subscribers (
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+-- Every append asks whether somebody waits: it must not walk over what checkpoints leave behind.
+CREATE INDEX wh_subscribers_waiting ON wh_subscribers (subscriber_name) WHERE waiting;
