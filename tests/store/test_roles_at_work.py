@@ -15,6 +15,7 @@ from tests.conftest import SCHEMA, blank_database
 from tests.roles import a_role, login
 from tests.scenario import S
 from tests.shop import OrderPlaced, Shop, Summary
+from tests.work.following import Diary, running, until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -31,6 +32,7 @@ from whippletree.store.inbox import StoreOutcome, store_inbox
 from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
+from whippletree.work.subscription import SubscriptionState
 
 
 @dataclass(frozen=True)
@@ -223,3 +225,15 @@ async def test_a_worker_keeps_the_rows_of_its_perspectives(place: Place, inline:
         column = '{"x": {"path": ["x"], "type": "text; DROP TABLE wh_streams"}}'
         with pytest.raises(asyncpg.PostgresError, match="has a type that no column can have"):
             await pool.execute("SELECT whippletree.register_perspective_rows('evil', 'uuid', $1, '[]')", column)
+
+
+async def test_a_worker_follows_the_feed(place: Place) -> None:
+    owner = await asyncpg.connect(place.owner.reveal(), server_settings={"search_path": SCHEMA})
+    async with asyncpg.create_pool(place.producer.reveal(), min_size=0, max_size=1) as producer:
+        await EventStore(producer).append("a", [NewEvent(event_type="Placed", payload="{}")])
+    diary = Diary(transactional=False)
+    async with running(place.worker, diary) as alice:
+        await until(owner, lambda: diary.seen == ["Placed"])
+        await until(owner, lambda: alice.state() is SubscriptionState.LIVE)
+    assert await owner.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
+    await owner.close()
