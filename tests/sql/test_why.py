@@ -166,7 +166,7 @@ async def test_it_was_received_and_is_finished(db: asyncpg.Connection, alice: Ro
 
 
 async def test_an_unknown_name_is_said_to_be_unknown(ask: Ask) -> None:
-    assert await ask("nonesuch") == "there is no stream, perspective or receptor of the name nonesuch"
+    assert await ask("nonesuch") == "there is no stream, perspective, receptor or subscriber of the name nonesuch"
     unknown = UUID("5eed0000-0000-4000-8000-0000000000ff")
     assert f"nothing of the id {unknown} waits here" in await ask(unknown)
 

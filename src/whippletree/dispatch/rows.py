@@ -73,6 +73,8 @@ async def register_perspective(
                 msgspec.json.encode(columns).decode(),
                 msgspec.json.encode(perspective.indexes).decode(),
             )
-        await connections.fetchval(
-            call(schema, "register_perspective", 2), perspective.name, list(perspective.patterns)
-        )
+        # One that chooses its keys follows the feed instead, and no stream has work for it.
+        if perspective.key is None:
+            await connections.fetchval(
+                call(schema, "register_perspective", 2), perspective.name, list(perspective.patterns)
+            )

@@ -12,6 +12,7 @@ import asyncpg
 from whippletree.errors import NotApplied
 from whippletree.message.ids import EventId, StreamId
 from whippletree.store.database import translated
+from whippletree.store.feed import Feed
 from whippletree.store.statements import call
 
 _FIRST_PAUSE = 0.002
@@ -49,17 +50,32 @@ class Receipt:
         """
         name = perspective if isinstance(perspective, str) else perspective.__name__
         with translated():
+            if await self._ask("follows_feed", name):
+                await self._followed(name, timeout)
+                return
             version = await self._ask("awaited_version", name, self.stream_id, list(self.versions))
             try:
                 async with asyncio.timeout(timeout):
-                    await self._reached(name, version)
+                    await self._until("has_applied", name, self.stream_id, version)
             except TimeoutError:
                 if reason := await self._ask("why_not_applied", name, self.stream_id, version):
                     raise NotApplied(f"after {timeout:g} s: {reason}") from None
 
-    async def _reached(self, name: str, version: int) -> None:
+    async def _followed(self, name: str, timeout: float) -> None:  # noqa: ASYNC109 - as above
+        """The same for a perspective that follows the feed, where the last of these events has a number."""
+        follower = f"perspective/{name}"
+        try:
+            async with asyncio.timeout(timeout):
+                # Our event is committed, so numbering what is committed gives it a number.
+                await Feed(self._connections, schema=self._schema).last_number()
+                await self._until("has_followed", follower, self.stream_id, self.versions[-1])
+        except TimeoutError:
+            rows = await self._connections.fetch(call(self._schema, "why_subscriber", 1), follower)
+            raise NotApplied(f"after {timeout:g} s: {'; '.join(row[0] for row in rows)}") from None
+
+    async def _until(self, function: str, *arguments: Any) -> None:
         pause = _FIRST_PAUSE
-        while not await self._ask("has_applied", name, self.stream_id, version):
+        while not await self._ask(function, *arguments):
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
             pause = min(2 * pause, _LONGEST_PAUSE)
 

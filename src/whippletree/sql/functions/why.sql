@@ -1,5 +1,5 @@
 -- Why a thing does not move, in sentences: the id of a message, an event or a stream, the key of a stream, the name of
--- a perspective or a receptor, or a queue.
+-- a perspective, a receptor or a subscriber, or a queue.
 CREATE OR REPLACE FUNCTION why(p_thing text, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS SETOF text
 LANGUAGE plpgsql
@@ -17,6 +17,8 @@ BEGIN
   RETURN QUERY SELECT why_queue(q, p_as_of) FROM (SELECT event_queues(k) AS q FROM unnest(ARRAY['perspective/*', 'receptor/*']) k) r
   WHERE split_part(q, '/', 2) = p_thing OR q = p_thing;
   v_found := FOUND;
+  RETURN QUERY SELECT why_subscriber(n, p_as_of) FROM unnest(ARRAY[p_thing, 'perspective/' || p_thing]) n;
+  v_found := v_found OR FOUND;
   IF EXISTS (SELECT FROM wh_streams s WHERE s.stream_id = v_stream)
     OR EXISTS (SELECT FROM wh_active_streams s WHERE s.queue IN ('outbox', 'inbox') AND s.stream_id = v_stream) THEN
     RETURN QUERY SELECT why_any_queue(v_stream, p_as_of);
@@ -25,7 +27,7 @@ BEGIN
   IF v_id IS NOT NULL AND (NOT v_found OR EXISTS (SELECT FROM wh_messages m WHERE m.message_id = v_id)) THEN
     RETURN QUERY SELECT why_message(v_id, p_as_of);
   ELSIF NOT v_found THEN
-    RETURN NEXT format('there is no stream, perspective or receptor of the name %s', p_thing);
+    RETURN NEXT format('there is no stream, perspective, receptor or subscriber of the name %s', p_thing);
     RETURN QUERY SELECT why_uncommitted();
   END IF;
 END;

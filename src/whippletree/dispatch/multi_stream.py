@@ -1,0 +1,91 @@
+"""A perspective that chooses its keys: it follows the feed, so that the events of a key come in the order of commits.
+
+Events of many streams meet in one row, and only the feed has an order among them. It is the same order when the rows
+are built again. Rows and checkpoint commit together, and one instance at a time follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from whippletree.dispatch.context import Context
+from whippletree.dispatch.perspective import EventDecoder, Perspective
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.errors import CoordinationError
+from whippletree.message.event import NumberedEvent
+from whippletree.message.type_names import MessageTypes
+from whippletree.store.feed import Chosen
+from whippletree.store.statements import call
+from whippletree.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiStreamPerspective:
+    """The perspective as a follower of the feed."""
+
+    perspective: Perspective[Any]
+    types: MessageTypes
+    schema: str = "whippletree"
+    start: Start | int = Start.BEGINNING
+    mode: InstanceMode = InstanceMode.COORDINATED
+    retries: Retries = field(default_factory=Retries)
+    checkpoint: CheckpointEvery = field(default_factory=lambda: CheckpointEvery(count=500))
+    transactional: bool = True
+    decode: EventDecoder = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decode", EventDecoder(self.perspective, self.types))
+
+    @property
+    def name(self) -> str:
+        return self.perspective.queue
+
+    @property
+    def chosen(self) -> Chosen:
+        return Chosen(patterns=self.perspective.patterns)
+
+    async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:
+        """Fold the events, in order, into the rows of their keys. Raises at the first that cannot be folded."""
+        assert transaction is not None
+        perspective = self.perspective
+        assert perspective.decode_row is not None
+        messages = [self.decode(n.event.event_type, n.event.shape, n.event.payload) for n in events]
+        taken = [(n, message) for n, message in zip(events, messages, strict=True) if message is not None]
+        keys = {perspective.key_of(message): 0 for _, message in taken}
+        generation = await self._ask(transaction, "live_generation", perspective.name)
+        rows: dict[str, Any] = dict.fromkeys(keys)
+        places = list(keys)
+        for place, text in await transaction.fetch(
+            call(self.schema, "read_rows", 3), perspective.name, generation, places
+        ):
+            rows[places[place - 1]] = perspective.decode_row(text)
+        for numbered, message in taken:
+            key = perspective.key_of(message)
+            injected = {name: _context(numbered, attempts) for name, _ in perspective.invocation.injected}
+            rows[key] = perspective.invocation.function(rows[key], message, **injected)
+            keys[key] = numbered.number
+        texts = [None if row is None else perspective.encode_row(row) for row in rows.values()]
+        if not await self._ask(
+            transaction, "write_rows", perspective.name, generation, places, texts, [keys[key] for key in places]
+        ):
+            raise CoordinationError(f"the rows of {perspective.name} were swapped meanwhile; they are folded again")
+
+    async def _ask(self, transaction: Transaction, function: str, *arguments: Any) -> Any:
+        return await transaction.fetchval(call(self.schema, function, len(arguments)), *arguments)
+
+
+def _context(numbered: NumberedEvent, attempts: int) -> Context:
+    event = numbered.event
+    return Context(
+        message_id=event.event_id,
+        message_type=event.event_type,
+        stream_id=event.stream_id,
+        version=event.version,
+        attempts=attempts,
+        created_at=event.created_at,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+        headers=event.metadata,
+    )

@@ -1,0 +1,127 @@
+"""A perspective that chooses its keys: events of many streams meet in one row, in the order of their commits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+from tests.work.following import AT_ONCE, running, until
+from whippletree.dispatch.invoke import Providers
+from whippletree.dispatch.multi_stream import MultiStreamPerspective
+from whippletree.dispatch.perspective import PerspectiveSettings, define_perspective
+from whippletree.dispatch.rows import Rows, register_perspective
+from whippletree.errors import NotApplied
+from whippletree.message.event import NewEvent
+from whippletree.message.type_names import MessageKind, MessageTypes
+from whippletree.settings import Dsn
+from whippletree.store.event_store import EventStore
+from whippletree.store.receipt import Receipt
+from whippletree.work.subscription import SubscriptionState
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+
+@dataclass(frozen=True)
+class Bought:
+    order: str
+    customer: str
+    total: int
+
+
+@dataclass(frozen=True)
+class Account:
+    orders: tuple[str, ...]
+    total: int
+
+
+def account(row: Account | None, event: Bought) -> Account | None:
+    if event.total < 0:
+        raise ValueError("less than nothing")
+    if event.total == 0:
+        return None
+    row = row or Account((), 0)
+    return Account((*row.orders, event.order), row.total + event.total)
+
+
+class Shop:
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.types = MessageTypes()
+        self.types.register(Bought, kind=MessageKind.EVENT, stream="order")
+
+    async def opens(self, name: str = "account") -> tuple[MultiStreamPerspective, Rows[Any]]:
+        settings = PerspectiveSettings(name=name, key=lambda event: str(event.customer), columns=["total"])
+        perspective = define_perspective(account, settings, types=self.types, providers=Providers(), names=globals())
+        await register_perspective(perspective, self.pool)
+        return MultiStreamPerspective(perspective=perspective, types=self.types, retries=AT_ONCE), Rows(
+            perspective, self.pool
+        )
+
+    async def sells(self, order: str, customer: str, total: int) -> Receipt:
+        event = Bought(order, customer, total)
+        payload = self.types.of(event).encode(event)
+        return await EventStore(self.pool).append(order, [NewEvent(event_type="Bought", payload=payload)])
+
+
+@pytest.fixture
+def shop(pool: Pool) -> Shop:
+    return Shop(pool)
+
+
+async def test_events_of_many_streams_meet_in_the_row_of_their_key(shop: Shop, dsn: Dsn) -> None:
+    follower, rows = await shop.opens()
+    async with running(dsn, follower):
+        await shop.sells("order-1", "Ada", 10)
+        await shop.sells("order-2", "Bob", 5)
+        receipt = await shop.sells("order-3", "Ada", 20)
+        await receipt.applied("account", timeout=60)
+        assert await rows.get("Ada") == Account(("order-1", "order-3"), 30)
+        assert await rows.find(total=5) == [Account(("order-2",), 5)]
+        await (await shop.sells("order-4", "Ada", 0)).applied("account", timeout=60)
+        assert await rows.get("Ada") is None
+
+
+async def test_the_rows_are_the_same_when_they_are_built_again(shop: Shop, dsn: Dsn, db: asyncpg.Connection) -> None:
+    live, rows = await shop.opens()
+    chance = random.Random(7)
+    async with running(dsn, live):
+        sales = [(f"order-{n}", chance.choice(["Ada", "Bob", "Eve"]), chance.randint(1, 9)) for n in range(200)]
+        receipts = await asyncio.gather(*(shop.sells(*sale) for sale in sales))
+        for receipt in receipts:
+            await receipt.applied("account", timeout=60)
+    again, others = await shop.opens("account_again")
+    async with running(dsn, again) as alice:
+        await until(db, lambda: alice.state("perspective/account_again") is SubscriptionState.LIVE)
+    for customer in ("Ada", "Bob", "Eve"):
+        assert await others.get(customer) == await rows.get(customer)
+    total = await db.fetchval("SELECT sum(total) FROM wh_rows_account")
+    assert total == sum(sale[2] for sale in sales)
+
+
+async def test_another_instance_goes_on_where_the_first_one_ended(shop: Shop, dsn: Dsn) -> None:
+    follower, rows = await shop.opens()
+    async with running(dsn, follower):
+        await (await shop.sells("order-1", "Ada", 10)).applied("account", timeout=60)
+    async with running(dsn, follower):
+        await (await shop.sells("order-2", "Ada", 20)).applied("account", timeout=60)
+    assert await rows.get("Ada") == Account(("order-1", "order-2"), 30)
+
+
+async def test_an_event_that_cannot_be_folded_parks_the_perspective_and_a_receipt_says_so(
+    shop: Shop, dsn: Dsn, db: asyncpg.Connection
+) -> None:
+    follower, rows = await shop.opens()
+    async with running(dsn, follower) as alice:
+        await shop.sells("order-1", "Ada", 10)
+        bad = await shop.sells("order-2", "Ada", -1)
+        await until(db, lambda: alice.state("perspective/account") is SubscriptionState.PARKED)
+        with pytest.raises(NotApplied, match="it is parked at event 2 after 3 attempts: ValueError: less than nothing"):
+            await bad.applied("account", timeout=0.05)
+        assert await rows.get("Ada") == Account(("order-1",), 10)
+        told = [row[0] for row in await db.fetch("SELECT why('account')")]
+        assert any("is parked at event 2" in sentence for sentence in told)
