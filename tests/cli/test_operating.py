@@ -15,12 +15,14 @@ import pytest
 
 from tests.conftest import Connect
 from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
+from tests.work.following import Diary, append, make_effects, running, until
 from whippletree.claim.batch import WorkReport
 from whippletree.message.event import NewEvent
 from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, ReceptorProcessingFailure, Verdict
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
 from whippletree.store.receipt import Receipt
+from whippletree.work.subscription import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Done: TypeAlias = "subprocess.CompletedProcess[str]"
@@ -285,3 +287,49 @@ async def test_the_doctor_names_lost_durability_as_a_danger(whippletree: Command
     dangers = {finding["subject"] for finding in json.loads(done.stdout) if finding["severity"] == "danger"}
     assert any("synchronous_commit" in subject for subject in dangers), dangers
     assert "danger: " in (await whippletree("doctor")).stdout
+
+
+async def test_subscribers_are_seen_and_mended(
+    whippletree: Command, dsn: Dsn, pool: Pool, db: asyncpg.Connection
+) -> None:
+    await make_effects(db)
+    await append(pool, "Good", "Bad", "Better")
+
+    def spoil(name: str) -> None:
+        if name == "Bad":
+            raise ValueError("spoilt")
+
+    diary = Diary(before=spoil)
+    async with running(dsn, diary) as alice:
+        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        (seen,) = json.loads((await whippletree("subscribers", "list", "--json")).stdout)
+        assert (seen["state"], seen["failed_number"]) == ("parked", 2)
+        status = await whippletree("status", "--check")
+        assert status.returncode == 1
+        assert "subscriber diary is parked at event 2" in status.stdout
+        assert (
+            "it is parked at event 2 after 3 attempts: ValueError: spoilt" in (await whippletree("why", "diary")).stdout
+        )
+        done = await whippletree("subscribers", "skip", "diary", "2", "--reason", "bad data", "--yes")
+        assert done.stdout == "diary goes on after 2\n", done.stderr
+        await until(db, lambda: diary.seen == ["Good", "Better"])
+        assert (await whippletree("subscribers", "pause", "diary")).stdout == "diary is paused\n"
+        assert (await whippletree("subscribers", "resume", "diary")).stdout == "diary goes on\n"
+        diary.before = lambda name: None
+        await whippletree("subscribers", "reset", "diary", "--after", "1", "--reason", "mended", "--yes")
+        await until(db, lambda: diary.seen == ["Good", "Better", "Bad", "Better"])
+    assert (await whippletree("subscribers", "pause", "nonesuch")).returncode == 2
+    actions = await db.fetch("SELECT action FROM wh_subscriber_actions ORDER BY action_id")
+    assert [row[0] for row in actions] == ["skip", "pause", "resume", "reset"]
+
+
+async def test_events_are_tailed_in_their_order(whippletree: Command, pool: Pool) -> None:
+    await append(pool, "First", "Second", stream="a")
+    await append(pool, "Third", stream="b")
+    done = await whippletree("events", "tail", "--last", "2", "--json", "--payload")
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(event["number"], event["event_type"], event["payload"]) for event in shown] == [
+        (2, "Second", "{}"),
+        (3, "Third", "{}"),
+    ]
+    assert "Third" in (await whippletree("events", "tail", "--type", "Third", "--after", "0")).stdout

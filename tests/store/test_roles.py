@@ -45,7 +45,7 @@ VIEWING = {
     *("read_events", "stream_id_of", "partition_of", "instance_overview", "queue_overview", "count_dead_letters"),
     *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
     "ailments",
-    *("read_feed", "last_number", "subscriber_lock", "subscriber_locks"),
+    *("read_feed", "last_number", "subscriber_lock", "subscriber_locks", "subscriber_overview", "number_events"),
 }
 FOR_THE_OWNER = {"revoke_access", "drain_instance"}
 

@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -88,6 +88,22 @@ def instances(found: Sequence[InstanceOverview]) -> RenderableType:
     return table(columns, rows, empty="no instance runs; start one with `whippletree run`")
 
 
+def subscribers(found: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """The table of subscribers."""
+    rows = [
+        (
+            row["subscriber_name"],
+            "paused" if row["paused"] else row["state"],
+            str(row["checkpoint"]),
+            str(row["behind"]),
+            row["holder"] or "-",
+            first_line(row["error"]),
+        )
+        for row in found
+    ]
+    return table(("subscriber", "state", "checkpoint", "behind", "holder", "error"), rows, empty="no subscribers")
+
+
 def line(words: str, meaning: str = "") -> RenderableType:
     """One line, coloured by what it means."""
     from rich.text import Text
@@ -114,6 +130,11 @@ def _is_number(text: str) -> bool:
 
 def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
+
+
+def show_line(value: object) -> None:
+    """One JSON value on a line of its own, at once, for programs that read along."""
+    click.echo(json.dumps(value, default=str))
 
 
 def show_error(error: Error, arguments: Sequence[str]) -> None:

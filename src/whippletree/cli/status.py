@@ -67,10 +67,15 @@ def _drawn(seen: Overview) -> RenderableType:
         [_queue(queue) for queue in seen.queues],
         empty="no queues",
     )
+    followers = [console.subscribers([dataclasses.asdict(s) for s in seen.subscribers])] if seen.subscribers else []
     letters = [console.line(f"{seen.dead_letters} dead letters")] if seen.dead_letters else []
     alerts = [console.line(f"{a.severity}: {a.problem}; {a.remedy}", a.severity) for a in seen.alerts]
     return Group(
-        console.instances(seen.instances), queues, *letters, *(alerts or [console.line("all is well", "well")])
+        console.instances(seen.instances),
+        queues,
+        *followers,
+        *letters,
+        *(alerts or [console.line("all is well", "well")]),
     )
 
 

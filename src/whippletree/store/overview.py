@@ -67,18 +67,44 @@ class QueueOverview:
     """Streams with work in partitions that nobody owns."""
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriberOverview:
+    """One subscriber: what it does, how far it is, and who follows."""
+
+    subscriber_name: str
+    state: str
+    checkpoint: int
+    behind: int
+    paused: bool
+    attempts: int
+    failed_number: int | None
+    error: str | None
+    holder: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Everything that `whippletree status` shows."""
 
     instances: Sequence[InstanceOverview]
     queues: Sequence[QueueOverview]
+    subscribers: Sequence[SubscriberOverview]
     dead_letters: int
 
     @property
     def alerts(self) -> list[Alert]:
         """What is wrong, the worst first."""
-        return sorted((alert for queue in self.queues for alert in self._alerts(queue)), key=lambda a: a.severity)
+        found = [alert for queue in self.queues for alert in self._alerts(queue)]
+        found += [
+            Alert(
+                AlertLevel.CRITICAL,
+                f"subscriber {subscriber.subscriber_name} is parked at event {subscriber.failed_number}",
+                "`whippletree subscribers redrive` or `skip`",
+            )
+            for subscriber in self.subscribers
+            if subscriber.state == "parked"
+        ]
+        return sorted(found, key=lambda alert: alert.severity)
 
     def _alerts(self, queue: QueueOverview) -> Iterator[Alert]:
         name = queue.queue
@@ -119,9 +145,11 @@ async def overview(connection: asyncpg.Connection, schema: str) -> Overview:
     with translated():
         instances = await connection.fetch(call(schema, "instance_overview", 0))
         queues = await connection.fetch(call(schema, "queue_overview", 0))
+        subscribers = await connection.fetch(call(schema, "subscriber_overview", 0))
         dead_letters = await connection.fetchval(call(schema, "count_dead_letters", 0))
     return Overview(
         instances=[InstanceOverview(*row) for row in instances],
         queues=[QueueOverview(*row) for row in queues],
+        subscribers=[SubscriberOverview(*row) for row in subscribers],
         dead_letters=dead_letters,
     )

@@ -188,7 +188,7 @@ CREATE INDEX wh_subscribers_waiting ON wh_subscribers (subscriber_name) WHERE wa
 CREATE TABLE wh_subscriber_actions (
   action_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   subscriber_name text NOT NULL,
-  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume')),
+  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume', 'reset')),
   number bigint,
   event_id uuid,
   attempts integer NOT NULL,

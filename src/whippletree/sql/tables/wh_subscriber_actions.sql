@@ -1,8 +1,8 @@
--- What people did to subscribers: redriven and skipped events, pauses.
+-- What people did to subscribers: redriven and skipped events, pauses, new beginnings.
 CREATE TABLE wh_subscriber_actions (
   action_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   subscriber_name text NOT NULL,
-  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume')),
+  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume', 'reset')),
   number bigint,
   event_id uuid,
   attempts integer NOT NULL,
