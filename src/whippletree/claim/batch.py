@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from types import MappingProxyType
 
+from whippletree.claim.held import Run
 from whippletree.message.envelope import (
     ClaimedMessage,
     InboxMessage,
@@ -35,6 +36,8 @@ class WorkReport:
 
     outcomes: Sequence[Outcome] = ()
     renewals: Sequence[MessageId] = ()
+    leases: Sequence[Run] = ()
+    """More to renew: of any kind of work, as `HeldWork.runs` tells them."""
     new_outbox_messages: Sequence[OutboxMessage] = ()
     new_inbox_messages: Sequence[InboxMessage] = ()
     limits: Mapping[Queue, int] | Mapping[str, int] = field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,15 +11,22 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from whippletree.claim.answer import perspective_work, receptor_work
 from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
-from whippletree.claim.held import HeldWork, Run, StreamReports, Work
+from whippletree.claim.held import HeldWork, Run, StreamReports, Work, rejections_of
 from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.reports import columns_of, lost_runs
 from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId
-from whippletree.message.outcome import Outcome, Refusal, Rejection
+from whippletree.message.outcome import (
+    Outcome,
+    PerspectiveCheckpointCompletion,
+    PerspectiveCheckpointFailure,
+    Refusal,
+    Rejection,
+)
 from whippletree.store.database import translated
 from whippletree.store.new_messages import as_json, require_storable
 from whippletree.store.statements import call
@@ -48,6 +56,8 @@ class HandedIn:
     rejected: Sequence[Rejection]
     settle: Callable[[], None]
     """Lets go of the work that has ended. To be called once the transaction is committed."""
+    forget: Callable[[], None]
+    """Lets go of what was rejected, and of nothing else. To be called once the transaction is rolled back."""
 
 
 class WorkCoordinator:
@@ -63,18 +73,22 @@ class WorkCoordinator:
     ) -> None:
         self.instance = instance
         self.settings = settings or CoordinatorSettings()
-        self.held = HeldWork()
         self.session_locked = False
+        self._schema = schema
         self._connections = connections
         self._process_work = call(schema, "process_work", 39)
         self._report_work = call(schema, "report_work", 23)
         self._leave = call(schema, "leave", 1)
         self._require_partition_count = call(schema, "require_partition_count", 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.held = HeldWork()
         self._partitions_version = -1
         self._partitions: Sequence[int] = ()
         self._last_tokens: dict[str, int] = {}
         self._horizon = ReadyHorizon()
-        self._unanswered = UnansweredCalls(instance.instance_id, schema)
+        self._unanswered = UnansweredCalls(self.instance.instance_id, self._schema)
 
     async def process_work_batch(self, report: WorkReport, *, as_of: datetime | None = None) -> WorkBatch:
         """Hand in a report and get work back, atomically.
@@ -85,7 +99,7 @@ class WorkCoordinator:
         """
         require_storable(report.new_outbox_messages)
         require_storable(report.new_inbox_messages)
-        reports = self.held.resolve(report.outcomes, report.renewals)
+        reports = self.held.resolve(report.outcomes, report.renewals, report.leases)
         return await self._exchange(report, reports, as_of)
 
     async def report(self, outcomes: Sequence[Outcome], *, on: Connection, as_of: datetime | None = None) -> HandedIn:
@@ -106,13 +120,45 @@ class WorkCoordinator:
                 as_of,
             )
         lost = lost_runs(reports, rows)
-        return HandedIn(rejected=reports.rejected, settle=lambda: self.held.settle(reports, lost))
+        held = self.held
+        return HandedIn(
+            rejected=reports.rejected,
+            settle=lambda: held.settle(reports, lost),
+            forget=lambda: held.settle(StreamReports(), lost),
+        )
+
+    async def report_perspective_completion(
+        self, *completions: PerspectiveCheckpointCompletion, as_of: datetime | None = None
+    ) -> Sequence[Rejection]:
+        """Move checkpoints, and nothing else, in a transaction of its own. What was refused changed nothing."""
+        return await self._report_alone(completions, as_of)
+
+    async def report_perspective_failure(
+        self, *failures: PerspectiveCheckpointFailure, as_of: datetime | None = None
+    ) -> Sequence[Rejection]:
+        """Record why checkpoints do not move, and nothing else, in a transaction of its own."""
+        return await self._report_alone(failures, as_of)
+
+    def rejoin(self) -> Sequence[Rejection]:
+        """Begin again under a new id, with nothing in hand: what an evicted instance does. Tells what is lost."""
+        lost = [rejection for run in self.held.runs() for rejection in rejections_of(run, "renew")]
+        self.instance = self.instance.reborn()
+        self.session_locked = False
+        self._begin()
+        return lost
 
     async def leave(self) -> None:
         """End this instance's membership. What it still holds is free for the others at once."""
         with translated():
             await self._connections.execute(self._leave, self.instance.instance_id)
         self.held = HeldWork()
+
+    async def _report_alone(self, outcomes: Sequence[Outcome], as_of: datetime | None) -> Sequence[Rejection]:
+        with translated():
+            async with self._connections.acquire() as connection, connection.transaction():
+                handed_in = await self.report(outcomes, on=connection, as_of=as_of)
+        handed_in.settle()
+        return handed_in.rejected
 
     async def _exchange(self, report: WorkReport, reports: StreamReports, as_of: datetime | None) -> WorkBatch:
         claim: dict[str, int] = {}
@@ -133,11 +179,12 @@ class WorkCoordinator:
                 # A time that the caller chose may lie before the horizon.
                 scan = self._horizon.begin([] if as_of else [queue for queue, limit in claim.items() if limit > 0])
                 arguments = self._arguments(report, handed_in, claim, scan.since)
+                sent_at = time.monotonic()
                 with self._unanswered.sending(connection, report, reports, claim):
                     rows = await connection.fetch(self._process_work, *arguments, as_of)
                 self._horizon.end(scan, rows)
         self.held.settle(StreamReports(completed=finished), ())
-        return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored))
+        return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored), sent_at)
 
     def _arguments(
         self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], ready_since: datetime | None
@@ -172,7 +219,7 @@ class WorkCoordinator:
             s.max_attempts,
         )
 
-    def _settle(self, reports: StreamReports, rows: list[asyncpg.Record]) -> WorkBatch:
+    def _settle(self, reports: StreamReports, rows: list[asyncpg.Record], sent_at: float) -> WorkBatch:
         claimed: dict[str, list[ClaimedMessage]] = {Queue.OUTBOX: [], Queue.INBOX: []}
         receptors: list[ReceptorWork] = []
         perspectives: list[PerspectiveWork] = []
@@ -183,19 +230,19 @@ class WorkCoordinator:
                 if (messages := claimed.get(row[1])) is not None:
                     messages.append(ClaimedMessage(row[1], *row[3:15]))
                 elif row[1].startswith("receptor/"):
-                    receptors.append(_receptor_work(*row))
+                    receptors.append(receptor_work(*row))
                 else:
-                    perspectives.append(_perspective_work(*row))
+                    perspectives.append(perspective_work(*row))
             elif kind == "partitions":
                 self._partitions_version = row[4]
                 self._horizon.reset()
                 self._partitions = msgspec.json.decode(row[8], type=tuple[int, ...])
             elif kind not in ("stored", "nothing", "rejected"):
                 refused.append(Refusal(row[5], kind, row[15]))
-        self.held.settle(reports, lost_runs(reports, rows))
+        self.held.settle(reports, lost_runs(reports, rows), sent_at)
         work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
         for pieces in work:
-            self.held.add(pieces)
+            self.held.add(pieces, sent_at)
             # Tokens rise, and one claim of a queue has one token.
             self._last_tokens.update({piece.queue: piece.lease_token for piece in pieces})
         return WorkBatch(
@@ -207,31 +254,6 @@ class WorkCoordinator:
             rejected=reports.rejected,
             refused=refused,
         )
-
-
-def _receptor_work(*row: Any) -> ReceptorWork:
-    _, queue, _, *key, _, payload, metadata, correlation_id, causation_id, created_at, attempts, token, shape = row
-    stream_id, version, event_id, event_type = key
-    return ReceptorWork(
-        queue=queue,
-        stream_id=stream_id,
-        version=version,
-        event_id=event_id,
-        event_type=event_type,
-        payload=payload,
-        metadata=metadata,
-        correlation_id=correlation_id,
-        causation_id=causation_id,
-        created_at=created_at,
-        attempts=attempts,
-        lease_token=token,
-        shape=int(shape),
-    )
-
-
-def _perspective_work(*row: Any) -> PerspectiveWork:
-    _, queue, _, stream_id, checkpoint, last_event_id, *_, attempts, lease_token, through = row
-    return PerspectiveWork(queue, stream_id, checkpoint, last_event_id, int(through), attempts, lease_token)
 
 
 def _without(reports: StreamReports, finished: Mapping[Run, int]) -> StreamReports:

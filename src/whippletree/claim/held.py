@@ -6,9 +6,11 @@ back. Here is the one place that knows which lease a piece of work belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
+
+import msgspec
 
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId, StreamId
@@ -39,6 +41,10 @@ class Run:
     stream_id: StreamId
     lease_token: int
     messages: list[Work]
+    claimed_at: float = 0.0
+    """When the lease was asked for, and when it was last asked to be renewed, by this process's monotonic clock: the
+    lease lasts at least its length from there."""
+    renewed_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -61,7 +67,11 @@ class HeldWork:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def add(self, messages: Iterable[Work]) -> None:
+    def runs(self) -> list[Run]:
+        """Every lease in hand, once. Safe to call from another thread."""
+        return list(dict.fromkeys(self._runs.copy().values()))
+
+    def add(self, messages: Iterable[Work], at: float = 0.0) -> None:
         """Take in claimed work; that of one stream comes together and in order."""
         run: Run | None = None
         last: tuple[str, StreamId, int] | None = None
@@ -69,7 +79,7 @@ class HeldWork:
         for message in messages:
             lease = (message.queue, message.stream_id, message.lease_token)
             if run is None or lease != last:
-                run, last = Run(*lease, []), lease
+                run, last = Run(*lease, [], at, at), lease
             key = (message.queue, message.message_id)
             if key in runs and runs[key] is not run:
                 # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
@@ -77,7 +87,9 @@ class HeldWork:
             run.messages.append(message)
             runs[key] = run
 
-    def resolve(self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId]) -> StreamReports:
+    def resolve(
+        self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId], leases: Iterable[Run] = ()
+    ) -> StreamReports:
         """Turn reports on messages into reports on streams. Changes nothing here: `settle` does, once accepted."""
         reports = StreamReports()
         finished: dict[Run, set[UUID]] = {}
@@ -89,7 +101,7 @@ class HeldWork:
                 continue
             run = self._find(outcome)
             if run is None:
-                reports.rejected.append(Rejection(id_, _verb(outcome), LEASE_LOST))
+                reports.rejected.append(Rejection(id_, _verb(outcome), LEASE_LOST, queue_of(outcome)))
             elif isinstance(outcome, PerspectiveCheckpointCompletion):
                 _move_checkpoint(run, outcome, reports)
             elif isinstance(outcome, Completion):
@@ -108,14 +120,21 @@ class HeldWork:
                 reports.renewed[run] = None
             else:
                 reports.rejected.append(Rejection(message_id, "renew", LEASE_LOST))
+        for run in leases:
+            # What has ended in the meantime needs no renewal.
+            if run.messages and run not in reports.completed.keys() | reports.failed.keys() | reports.released.keys():
+                reports.renewed[run] = None
         return reports
 
-    def settle(self, reports: StreamReports, lost: Iterable[Run]) -> None:
+    def settle(self, reports: StreamReports, lost: Iterable[Run], at: float = 0.0) -> None:
         """Let go of what the database has accepted, and of every run whose lease is lost."""
+        for run in reports.renewed:
+            run.renewed_at = at
         for run in lost:
             self._drop(run, run.messages)
         for run, through in reports.completed.items():
             self._drop(run, [message for message in run.messages if message.version <= through])
+            run.messages = [_moved(message, through) for message in run.messages]
         for run in reports.failed:
             self._drop(run, run.messages)
         for run, version in reports.released.items():
@@ -123,22 +142,40 @@ class HeldWork:
 
     def _find(self, outcome: Outcome) -> Run | None:
         if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):
-            return self._runs.get((f"perspective/{outcome.perspective_name}", outcome.stream_id))
+            run = self._runs.get((f"perspective/{outcome.perspective_name}", outcome.stream_id))
+            ours = run is None or outcome.lease_token in (None, run.lease_token)
+            return run if ours else None
         if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
             return self._runs.get((f"receptor/{outcome.receptor_name}", outcome.event_id))
         return self._of_message(outcome.message_id, outcome.queue)
 
-    def _of_message(self, message_id: MessageId, queue: Queue | None = None) -> Run | None:
+    def _of_message(self, message_id: UUID, queue: Queue | str | None = None) -> Run | None:
         if queue is not None:
             return self._runs.get((queue, message_id))
         return self._runs.get(("outbox", message_id)) or self._runs.get(("inbox", message_id))
 
-    def _drop(self, run: Run, gone: list[Work]) -> None:
+    def _drop(self, run: Run, gone: Sequence[Work]) -> None:
+        if not gone:
+            return
         for message in gone:
             key = (message.queue, message.message_id)
             if self._runs.get(key) is run:
                 del self._runs[key]
         run.messages = run.messages[len(gone) :] if gone[:1] == run.messages[:1] else run.messages[: -len(gone)]
+
+
+def rejections_of(run: Run, verb: str, reason: str = LEASE_LOST) -> list[Rejection]:
+    """Every message of a run that is not ours any more."""
+    return [Rejection(message.message_id, verb, reason, run.queue) for message in run.messages]
+
+
+def queue_of(outcome: Outcome) -> str | None:
+    """The queue that an outcome names."""
+    if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):
+        return f"perspective/{outcome.perspective_name}"
+    if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
+        return f"receptor/{outcome.receptor_name}"
+    return outcome.queue
 
 
 def _complete(run: Run, ids: set[UUID], reports: StreamReports) -> None:
@@ -183,7 +220,16 @@ def _fail(run: Run, reports: StreamReports) -> None:
 
 
 def _version(run: Run, id_: UUID) -> int:
-    return next(message.version for message in run.messages if message.message_id == id_)
+    """The version from which on a report on a piece of work holds."""
+    work = next(message for message in run.messages if message.message_id == id_)
+    return work.checkpoint + 1 if isinstance(work, PerspectiveWork) else work.version
+
+
+def _moved(work: Work, through: int) -> Work:
+    """A perspective's stream that is done in part goes on from there."""
+    if isinstance(work, PerspectiveWork) and work.checkpoint < through:
+        return msgspec.structs.replace(work, checkpoint=through)
+    return work
 
 
 def _verb(outcome: Outcome) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from whippletree.claim.held import LEASE_LOST, Run, StreamReports
-from whippletree.message.outcome import Rejection
+from whippletree.claim.held import Run, StreamReports, rejections_of
 
 
 def columns_of(reports: StreamReports) -> list[list[Any]]:
@@ -27,7 +26,7 @@ def lost_runs(reports: StreamReports, rows: Iterable[asyncpg.Record]) -> list[Ru
     for row in rows:
         if row[0] == "rejected":
             run = _reported(reports, row[15])[row[2] - 1]
-            reports.rejected.extend(Rejection(message.message_id, row[15], LEASE_LOST) for message in run.messages)
+            reports.rejected.extend(rejections_of(run, row[15]))
             lost.append(run)
     return lost
 

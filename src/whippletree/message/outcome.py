@@ -78,10 +78,13 @@ class MessageFailure(msgspec.Struct, frozen=True):
 
 
 class MessageRelease(msgspec.Struct, frozen=True):
-    """The message, and what follows it in its run, goes back untried."""
+    """The message, and what follows it in its run, goes back untried.
 
-    message_id: MessageId
-    queue: Queue | None = None
+    A perspective's work goes back as a whole, under its stream's id and with its queue.
+    """
+
+    message_id: MessageId | StreamId
+    queue: Queue | str | None = None
 
 
 class ReceptorProcessingCompletion(msgspec.Struct, frozen=True):
@@ -121,6 +124,8 @@ class PerspectiveCheckpointCompletion(msgspec.Struct, frozen=True):
     perspective_name: str
     version: int
     status: PerspectiveProcessingStatus = PerspectiveProcessingStatus.COMPLETED
+    lease_token: int | None = None
+    """Counts only under this lease; without it, under whichever lease is in hand."""
 
     @property
     def message_id(self) -> UUID:
@@ -136,6 +141,7 @@ class PerspectiveCheckpointFailure(msgspec.Struct, frozen=True):
     status: PerspectiveProcessingStatus = PerspectiveProcessingStatus.FAILED
     retry_seconds: float | None = None
     verdict: Verdict = Verdict.RETRY
+    lease_token: int | None = None
 
     def __post_init__(self) -> None:
         _require_time(self.retry_seconds)
@@ -156,6 +162,8 @@ class Rejection(msgspec.Struct, frozen=True):
     message_id: UUID
     verb: str
     reason: str
+    queue: str | None = None
+    """Where the work came from, where that is known: a stream may be in hand for several perspectives."""
 
     @property
     def error(self) -> LeaseLost:
