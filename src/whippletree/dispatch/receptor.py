@@ -85,6 +85,11 @@ class Receptors:
     def named(self, name: str) -> Receptor | None:
         return self._named.get(name)
 
+    def stored_types(self, receptor: Receptor) -> frozenset[str]:
+        """The names under which events that a receptor handles may be stored: their own, and those of former times."""
+        upcasters = self._types.upcasters
+        return frozenset(receptor.event_types).union(*(upcasters.former_names(name) for name in receptor.event_types))
+
     def __iter__(self) -> Iterator[Receptor]:
         return iter(self._named.values())
 

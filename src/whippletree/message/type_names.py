@@ -136,6 +136,10 @@ class MessageTypes:
             )
         return found
 
+    def present_name(self, name: str, shape: int) -> str:
+        """The registered name that messages of a stored type have at present. Raises `UnknownName`."""
+        return self.named(self.upcasters.present_name(name, shape)).name
+
     def decode(self, name: str, shape: int, payload: str) -> Any:
         """The message of a stored type, lifted to its present shape. Raises `UnknownName` or `InvalidMessage`."""
         if self.upcasters.needed(name, shape):

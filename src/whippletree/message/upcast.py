@@ -33,6 +33,25 @@ class Upcasters:
         """Whether events of this type and shape have to be lifted."""
         return (event_type, shape) in self._steps
 
+    def former_names(self, event_type: str) -> set[str]:
+        """The other types that become this one."""
+        found: set[str] = set()
+        wanted = {event_type}
+        while wanted:
+            known = found | {event_type}
+            wanted = {name for (name, _), (_, becomes) in self._steps.items() if becomes in wanted} - known
+            found |= wanted
+        return found
+
+    def present_name(self, event_type: str, shape: int) -> str:
+        """The type that this one has become."""
+        seen: set[tuple[str, int]] = set()
+        while (event_type, shape) in self._steps and (event_type, shape) not in seen:
+            seen.add((event_type, shape))
+            _, becomes = self._steps[event_type, shape]
+            event_type, shape = becomes, shape + 1 if becomes == event_type else 1
+        return event_type
+
     def lift(self, event: StoredEvent) -> StoredEvent:
         """The event in its present shape. Lifting it again changes nothing."""
         if not self.needed(event.event_type, event.shape):

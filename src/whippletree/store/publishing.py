@@ -28,6 +28,13 @@ class NewMessages:
     def __bool__(self) -> bool:
         return bool(self.events or self.outbox or self.inbox or self.scheduled)
 
+    def extend(self, other: NewMessages) -> None:
+        """All of another's, after these."""
+        self.events += other.events
+        self.outbox += other.outbox
+        self.inbox += other.inbox
+        self.scheduled += other.scheduled
+
     def append(self, stream: UUID | str, event: NewEvent, *, expected_version: int | None = None) -> None:
         """An event, to be appended to its stream."""
         event.check()

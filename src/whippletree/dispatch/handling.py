@@ -1,0 +1,159 @@
+"""From a piece of claimed work to the functions that handle it: decode, find who handles it, call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from whippletree.dispatch.context import Context, idempotency_key
+from whippletree.dispatch.invoke import Providers, Surroundings
+from whippletree.dispatch.policy import Effects
+from whippletree.dispatch.receptor import Receptor, Receptors
+from whippletree.dispatch.routing import shape_of
+from whippletree.errors import Error, UnknownName
+from whippletree.message.envelope import ClaimedMessage, ReceptorWork
+from whippletree.message.type_names import MessageTypes
+from whippletree.store.transaction import Transaction
+
+Work = ClaimedMessage | ReceptorWork
+
+
+class Unhandled(Exception):
+    """Nobody can handle this message: it cannot be read, or no receptor takes it. It is parked, never skipped."""
+
+
+class CallFailed(Exception):
+    """A receptor raised; the error is the cause."""
+
+    def __init__(self, receptor: Receptor, error: Exception) -> None:
+        super().__init__(receptor.name)
+        self.receptor = receptor
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message, and who handles it."""
+
+    message: Any
+    receptors: tuple[Receptor, ...]
+    transactional: bool
+    """Whether one of them works in our transaction."""
+    external: bool
+    """Whether its end is to be stored before the next message of its stream begins."""
+
+
+class Handling:
+    """Knows the receptors of a program and how to call them."""
+
+    def __init__(self, types: MessageTypes, receptors: Receptors, providers: Providers) -> None:
+        self._types = types
+        self._receptors = receptors
+        self._providers = providers
+        # Remembered per name, because looking it up anew for each message would cost more than calling a small function.
+        self._ways: dict[tuple[str, str, int], Any] = {}
+
+    def find(self, work: Work) -> Found:
+        """Who handles a piece of work. Raises `Unhandled`. No receptor at all means that it is of no concern to us."""
+        if isinstance(work, ReceptorWork):
+            key = (work.queue, work.event_type, work.shape)
+        else:
+            key = (work.queue, work.message_type, 1 if work.headers is None else _shape(work))
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._way(*key)
+        decode, receptors, transactional, external = way
+        try:
+            message = decode(work.payload)
+        except Error as error:
+            raise Unhandled(str(error)) from None
+        except Exception as error:
+            # An upcaster is the user's code, and may raise anything.
+            raise Unhandled(f"{key[1]} in shape {key[2]} cannot be read: {type(error).__name__}") from error
+        return Found(message, receptors, transactional, external)
+
+    async def call(
+        self, found: Found, work: Work, transaction: Transaction | None = None, threads: Executor | None = None
+    ) -> list[object]:
+        """Call everybody who handles a message, one after the other; the messages that they return.
+
+        Raises `CallFailed` for the first that raised.
+        """
+        returned: list[object] = []
+        for receptor in found.receptors:
+            try:
+                invocation = receptor.invocation
+                if invocation.asynchronous and not invocation.injected:
+                    result = await invocation.function(found.message)
+                else:
+                    result = await invocation(
+                        found.message, _around(work, receptor, transaction), self._providers, threads
+                    )
+            except Exception as error:
+                raise CallFailed(receptor, error) from error
+            if result is not None:
+                returned.extend(messages_in(result))
+        return returned
+
+    def _way(self, queue: str, message_type: str, shape: int) -> Any:
+        receptors: tuple[Receptor, ...]
+        if queue.startswith("receptor/"):
+            receptor = self._receptors.named(queue.removeprefix("receptor/"))
+            # A pattern also means longer names that end alike; those are other types.
+            receptors = (receptor,) if receptor and message_type in self._receptors.stored_types(receptor) else ()
+            if not receptors:
+                return (lambda _: None), (), False, False
+        else:
+            try:
+                receptors = self._receptors.of_type(self._types.present_name(message_type, shape))
+            except UnknownName as error:
+                raise Unhandled(str(error)) from None
+            if not receptors:
+                raise Unhandled(f"no receptor handles {message_type}; register one and redrive, or skip the message")
+
+        def decode(payload: str) -> Any:
+            return self._types.decode(message_type, shape, payload)
+
+        return (
+            decode,
+            receptors,
+            any(receptor.invocation.takes_transaction for receptor in receptors),
+            any(receptor.effects is Effects.EXTERNAL for receptor in receptors),
+        )
+
+
+def context_of(work: Work) -> Context:
+    """What a function is told of the message before it."""
+    received = isinstance(work, ClaimedMessage)
+    return Context(
+        message_id=work.message_id,
+        message_type=work.message_type if received else work.event_type,
+        stream_id=work.stream_id,
+        version=work.version,
+        attempts=work.attempts,
+        created_at=work.created_at,
+        correlation_id=work.correlation_id,
+        causation_id=work.causation_id,
+        headers=work.headers if received else work.metadata,
+    )
+
+
+def _around(work: Work, receptor: Receptor, transaction: Transaction | None) -> Surroundings:
+    context = context_of(work)
+    return Surroundings(
+        context=context, key=idempotency_key(receptor.name, context.message_id), transaction=transaction
+    )
+
+
+def messages_in(result: object) -> Iterable[object]:
+    """What a receptor returned, as messages: one of them, or several in a list, a tuple or a set."""
+    return result if isinstance(result, list | tuple | set | frozenset) else (result,)
+
+
+def _shape(work: ClaimedMessage) -> int:
+    try:
+        return shape_of(work.headers)
+    except Error as error:
+        raise Unhandled(str(error)) from None

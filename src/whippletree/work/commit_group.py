@@ -1,0 +1,297 @@
+"""Messages that share a commit without sharing their fate.
+
+A group is one transaction. Each message is handled behind a savepoint; what it wrote is undone when its receptor raises.
+Then the messages that receptors returned are stored, all at once and in the order of locks, and the ends of all are
+reported: the leases are checked in the very transaction, and stay locked to its commit. So effects, completion and
+returned messages happen together or not at all, wherever the process ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from whippletree.claim.coordinator import HandedIn, WorkCoordinator
+from whippletree.complete.error_text import sqlstate
+from whippletree.complete.retry import Next, decide
+from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled, Work
+from whippletree.dispatch.receptor import Receptor
+from whippletree.dispatch.routing import Origin, Router
+from whippletree.errors import Error
+from whippletree.message.outcome import Outcome, Verdict
+from whippletree.store import publishing
+from whippletree.store.publishing import NewMessages
+from whippletree.store.statements import call
+from whippletree.store.transaction import Connection, Transaction
+from whippletree.work.lane import Handled, Lane, completion, failure
+
+GROUP_LIMIT = 50
+"""Messages in one transaction: with more than 64 savepoints PostgreSQL's snapshots become slow for everybody."""
+
+_LONG_ENOUGH = 0.05
+"""Seconds after which a group takes in no more, so that a slow receptor does not keep others from their commit."""
+
+_NOT_TO_BLAME = frozenset({"40001", "40P01"})
+"""Serialization failure, deadlock: the same work may succeed alone, or at the second attempt."""
+
+
+class CannotCommit(Exception):
+    """The group cannot be committed as it is; its messages may be, one by one."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a transaction does to one lane, to be written down once it is committed."""
+
+    lane: Lane
+    taken: int = 0
+    """How many of its messages have ended."""
+    finished: Work | None = None
+    """The last one that was completed."""
+    stopped: bool = False
+    """The lane ends here: its head has failed."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One transaction."""
+
+    progress: list[Progress] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    new: NewMessages = field(default_factory=NewMessages)
+    savepoint: bool = False
+    handled: int = 0
+    handed_in: HandedIn | None = None
+
+
+class CommitGroups:
+    """Commits the work of lanes. A lane is given to one call at a time."""
+
+    def __init__(
+        self,
+        connections: asyncpg.Pool[asyncpg.Record],
+        coordinator: WorkCoordinator,
+        handling: Handling,
+        router: Router,
+        *,
+        schema: str,
+        threads: Executor | None = None,
+    ) -> None:
+        self.committed = 0
+        """Transactions that were committed."""
+        self._connections = connections
+        self._coordinator = coordinator
+        self._handling = handling
+        self._router = router
+        self._schema = schema
+        self._threads = threads
+        self._set_aside = call(schema, "set_aside", 5)
+        self._finished_messages = call(schema, "finished_messages", 4)
+
+    async def attempt(self, lanes: Sequence[Lane], *, limit: int = GROUP_LIMIT) -> None:
+        """One transaction for what these lanes have in front of them. Lanes whose leases prove lost are marked so, and
+        the others begin again. Raises `CannotCommit`, with nothing done; `ConnectionLost` when nobody knows.
+        """
+        while live := [lane for lane in lanes if not lane.lost]:
+            async with self._connections.acquire() as connection:
+                attempt = Attempt()
+                transaction = connection.transaction(isolation="read_committed")
+                try:
+                    await transaction.start()
+                    await self._handle(live, connection, attempt, limit)
+                    handed_in = await self._end(attempt, connection)
+                except BaseException as error:
+                    if connection.is_closed():
+                        raise ConnectionLost(None) from error
+                    await transaction.rollback()
+                    raise
+                if handed_in.rejected:
+                    await transaction.rollback()
+                    handed_in.forget()
+                    _mark_lost(live, handed_in)
+                    continue
+                await self._commit(transaction, connection, attempt)
+                return
+
+    async def find_out(self, attempt: Attempt | None) -> bool:
+        """Whether a transaction whose commit was not answered has happened after all; then it is written down."""
+        sample = next((p for p in attempt.progress if p.finished is not None), None) if attempt else None
+        if attempt is None or sample is None or sample.finished is None:
+            return False
+        last = sample.finished
+        finished = await self._connections.fetchval(
+            self._finished_messages, [last.queue], [last.stream_id], [last.version], [last.message_id]
+        )
+        if finished:
+            _write_down(attempt)
+        return bool(finished)
+
+    async def _commit(self, transaction: object, connection: Connection, attempt: Attempt) -> None:
+        try:
+            await transaction.commit()  # type: ignore[attr-defined]  # asyncpg's class is not public
+        except BaseException as error:
+            if connection.is_closed():
+                raise ConnectionLost(attempt) from error
+            raise CannotCommit from error
+        self.committed += 1
+        _write_down(attempt)
+
+    async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
+        began = time.monotonic()
+        for lane in lanes:
+            progress = Progress(lane)
+            attempt.progress.append(progress)
+            attempt.outcomes.extend(lane.done)
+            if lane.handled is not None:
+                await self._conclude(lane.handled, connection, attempt, progress)
+            for work in list(lane.work):
+                if progress.stopped or attempt.handled >= limit or lane.lost:
+                    break
+                if attempt.handled and time.monotonic() - began > _LONG_ENOUGH:
+                    return
+                try:
+                    found = self._handling.find(work)
+                except Unhandled as fault:
+                    _stop(progress, attempt, work, str(fault), Verdict.PARK)
+                    break
+                if not found.transactional:
+                    break
+                await self._handle_one(found, work, connection, attempt, progress, alone=limit == 1)
+            if attempt.handled >= limit:
+                return
+
+    async def _handle_one(
+        self,
+        found: Found,
+        work: Work,
+        connection: Connection,
+        attempt: Attempt,
+        progress: Progress,
+        *,
+        alone: bool,
+    ) -> None:
+        await connection.execute(
+            "RELEASE SAVEPOINT wh_message; SAVEPOINT wh_message" if attempt.savepoint else "SAVEPOINT wh_message"
+        )
+        attempt.savepoint = True
+        attempt.handled += 1
+        try:
+            returned = await self._handling.call(found, work, Transaction(connection), self._threads)
+            new = self._routed(work, found.receptors[0], returned)
+        except CallFailed as failed:
+            if connection.is_closed():
+                raise
+            if not alone and sqlstate(failed.error) in _NOT_TO_BLAME:
+                raise CannotCommit from failed
+            await connection.execute("ROLLBACK TO SAVEPOINT wh_message")
+            await self._failed(failed, work, connection, attempt, progress)
+            return
+        _completed(progress, attempt, work, new)
+        progress.taken += 1
+
+    async def _conclude(
+        self, handled: Handled, connection: Connection, attempt: Attempt, progress: Progress
+    ) -> None:
+        """What was handled outside of the transaction is ended in it."""
+        attempt.handled += 1
+        work = handled.work
+        if handled.given_up is not None:
+            await self._give_up(work, handled.given_up, connection)
+            _completed(progress, attempt, work, NewMessages())
+            return
+        try:
+            new = self._routed(work, handled.receptor, handled.returned)
+        except CallFailed as failed:
+            await self._failed(failed, work, connection, attempt, progress)
+            return
+        _completed(progress, attempt, work, new)
+
+    async def _failed(
+        self, failed: CallFailed, work: Work, connection: Connection, attempt: Attempt, progress: Progress
+    ) -> None:
+        receptor = failed.receptor
+        decision = decide(receptor.retry, receptor.on_poison, failed.error, work.attempts)
+        if decision.next is Next.SKIP:
+            text = str(failure(work, failed.error).error)
+            await self._give_up(work, text, connection)
+            _completed(progress, attempt, work, NewMessages())
+            progress.taken += 1
+            return
+        verdict = Verdict.RETRY if decision.next is Next.RETRY else Verdict.PARK
+        _stop(progress, attempt, work, failed.error, verdict, decision.retry_seconds)
+
+    async def _give_up(self, work: Work, reason: str, connection: Connection) -> None:
+        await connection.execute(
+            self._set_aside, work.queue, work.stream_id, work.version, work.attempts, reason
+        )
+
+    def _routed(self, work: Work, receptor: Receptor, returned: Sequence[object]) -> NewMessages:
+        new = NewMessages()
+        if returned:
+            origin = Origin(correlation_id=work.correlation_id or work.message_id, causation_id=work.message_id)
+            try:
+                for message in returned:
+                    self._router.add(message, new, origin)
+            except Error as error:
+                raise CallFailed(receptor, error) from error
+        return new
+
+    async def _end(self, attempt: Attempt, connection: Connection) -> HandedIn:
+        try:
+            await publishing.publish(attempt.new, on=connection, schema=self._schema)
+            attempt.handed_in = await self._coordinator.report(attempt.outcomes, on=connection)
+        except Exception as error:
+            raise CannotCommit from error
+        return attempt.handed_in
+
+
+class ConnectionLost(Exception):
+    """The connection is gone. `attempt` is the transaction that was being committed, if it had come so far."""
+
+    def __init__(self, attempt: Attempt | None) -> None:
+        super().__init__("the connection was lost")
+        self.attempt = attempt
+
+
+def _completed(progress: Progress, attempt: Attempt, work: Work, new: NewMessages) -> None:
+    attempt.outcomes.append(completion(work))
+    attempt.new.extend(new)
+    progress.finished = work
+
+
+def _stop(
+    progress: Progress,
+    attempt: Attempt,
+    work: Work,
+    error: BaseException | str,
+    verdict: Verdict,
+    retry_seconds: float | None = None,
+) -> None:
+    attempt.outcomes.append(failure(work, error, verdict=verdict, retry_seconds=retry_seconds))
+    progress.stopped = True
+
+
+def _write_down(attempt: Attempt) -> None:
+    assert attempt.handed_in is not None
+    attempt.handed_in.settle()
+    for progress in attempt.progress:
+        lane = progress.lane
+        lane.done.clear()
+        lane.handled = None
+        for _ in range(progress.taken):
+            lane.work.popleft()
+        if progress.stopped:
+            lane.work.clear()
+
+
+def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:
+    refused = {rejection.message_id for rejection in handed_in.rejected}
+    for lane in lanes:
+        mine = {outcome.message_id for outcome in lane.done} | {work.message_id for work in lane.work}
+        if lane.handled is not None:
+            mine.add(lane.handled.work.message_id)
+        lane.lost = lane.lost or not refused.isdisjoint(mine)
