@@ -67,6 +67,10 @@ class HeldWork:
     def __len__(self) -> int:
         return len(self._runs)
 
+    def holds(self, queue: str, message_id: UUID) -> bool:
+        """Whether a piece of work is in hand and its end not yet accepted."""
+        return (queue, message_id) in self._runs
+
     def runs(self) -> list[Run]:
         """Every lease in hand, once. Safe to call from another thread."""
         return list(dict.fromkeys(self._runs.copy().values()))
@@ -130,8 +134,7 @@ class HeldWork:
         """Let go of what the database has accepted, and of every run whose lease is lost."""
         for run in reports.renewed:
             run.renewed_at = at
-        for run in lost:
-            self._drop(run, run.messages)
+        self.forget(lost)
         for run, through in reports.completed.items():
             self._drop(run, [message for message in run.messages if message.version <= through])
             run.messages = [_moved(message, through) for message in run.messages]
@@ -139,6 +142,11 @@ class HeldWork:
             self._drop(run, run.messages)
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
+
+    def forget(self, runs: Iterable[Run]) -> None:
+        """Let go of runs, whatever the database says of them."""
+        for run in runs:
+            self._drop(run, run.messages)
 
     def _find(self, outcome: Outcome) -> Run | None:
         if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):

@@ -89,6 +89,11 @@ class InstanceSession:
             await asyncio.wait([self._keeper])
         self._let_go()
 
+    def renew(self) -> None:
+        """Begin again with a new connection: the instance has another id, whose lock is to be taken."""
+        if self._connection is not None:
+            self._connection.terminate()
+
     async def _keep(self, connection: asyncpg.Connection | None) -> None:
         while connection is not None:
             reason = await self._watch(connection)

@@ -8,6 +8,7 @@ just before the first poll was committed has not seen it waiting. Only then it w
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -20,18 +21,20 @@ class WakeListener:
         self.listening = False
         """Whether asking to be woken makes sense."""
         self.notifications = 0
+        self.on_wake: Callable[[], None] = lambda: None
+        """Told whenever there is a reason to poll, for whoever waits for other things besides."""
         self._woken = asyncio.Event()
 
     async def listen(self, connection: asyncpg.Connection, channel: str) -> None:
         """Listen from now on. The next wait returns at once, so that what came before is polled for."""
         await connection.add_listener(channel, self._notified)
         self.listening = True
-        self._woken.set()
+        self._wake()
 
     def deaf(self) -> None:
         """The connection is gone. Who waits polls at once, and then at the pace of the timeout."""
         self.listening = False
-        self._woken.set()
+        self._wake()
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the timeout is an outcome here, not an error
         """Whether there is a reason to poll before the time is up. What came since the last wait counts."""
@@ -45,4 +48,8 @@ class WakeListener:
 
     def _notified(self, *_: Any) -> None:
         self.notifications += 1
+        self._wake()
+
+    def _wake(self) -> None:
         self._woken.set()
+        self.on_wake()

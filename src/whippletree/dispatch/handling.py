@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,14 @@ from whippletree.dispatch.invoke import Providers, Surroundings
 from whippletree.dispatch.policy import Effects
 from whippletree.dispatch.receptor import Receptor, Receptors
 from whippletree.dispatch.routing import shape_of
-from whippletree.errors import Error, UnknownName
+from whippletree.errors import Error, ReceptorFailed, UnknownName
 from whippletree.message.envelope import ClaimedMessage, ReceptorWork
 from whippletree.message.type_names import MessageTypes
 from whippletree.store.transaction import Transaction
 
 Work = ClaimedMessage | ReceptorWork
+_Key = tuple[str, str, int]
+_Way = tuple[Callable[[str], Any], tuple[Receptor, ...], bool, bool]
 
 
 class Unhandled(Exception):
@@ -53,18 +55,12 @@ class Handling:
         self._receptors = receptors
         self._providers = providers
         # Remembered per name, because looking it up anew for each message would cost more than calling a small function.
-        self._ways: dict[tuple[str, str, int], Any] = {}
+        self._ways: dict[_Key, _Way] = {}
 
     def find(self, work: Work) -> Found:
         """Who handles a piece of work. Raises `Unhandled`. No receptor at all means that it is of no concern to us."""
-        if isinstance(work, ReceptorWork):
-            key = (work.queue, work.event_type, work.shape)
-        else:
-            key = (work.queue, work.message_type, 1 if work.headers is None else _shape(work))
-        way = self._ways.get(key)
-        if way is None:
-            way = self._ways[key] = self._way(*key)
-        decode, receptors, transactional, external = way
+        key = _key(work)
+        decode, receptors, transactional, external = self._ways.get(key) or self._remember(key)
         try:
             message = decode(work.payload)
         except Error as error:
@@ -83,6 +79,9 @@ class Handling:
         """
         returned: list[object] = []
         for receptor in found.receptors:
+            if work.attempts > receptor.retry.attempts:
+                # Counted when it was claimed: every earlier attempt ended its process, or hung.
+                raise CallFailed(receptor, ReceptorFailed(f"no answer to any of {work.attempts - 1} attempts"))
             try:
                 invocation = receptor.invocation
                 if invocation.asynchronous and not invocation.injected:
@@ -97,7 +96,19 @@ class Handling:
                 returned.extend(messages_in(result))
         return returned
 
-    def _way(self, queue: str, message_type: str, shape: int) -> Any:
+    def transactional(self, work: Work) -> bool:
+        """Whether a piece of work needs a transaction of ours; False where nobody can handle it."""
+        try:
+            key = _key(work)
+            return bool((self._ways.get(key) or self._remember(key))[2])
+        except Unhandled:
+            return False
+
+    def _remember(self, key: _Key) -> _Way:
+        way = self._ways[key] = self._way(*key)
+        return way
+
+    def _way(self, queue: str, message_type: str, shape: int) -> _Way:
         receptors: tuple[Receptor, ...]
         if queue.startswith("receptor/"):
             receptor = self._receptors.named(queue.removeprefix("receptor/"))
@@ -152,8 +163,10 @@ def messages_in(result: object) -> Iterable[object]:
     return result if isinstance(result, list | tuple | set | frozenset) else (result,)
 
 
-def _shape(work: ClaimedMessage) -> int:
+def _key(work: Work) -> _Key:
+    if isinstance(work, ReceptorWork):
+        return work.queue, work.event_type, work.shape
     try:
-        return shape_of(work.headers)
+        return work.queue, work.message_type, 1 if work.headers is None else shape_of(work.headers)
     except Error as error:
         raise Unhandled(str(error)) from None

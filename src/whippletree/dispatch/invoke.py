@@ -92,7 +92,7 @@ def read_signature(
 
     `names` are further names that its annotations may use. Raises `InvalidSetting`, which says what to write.
     """
-    hints = _hints(function, name, names)
+    hints = hints_of(function, name, names)
     parameters = list(inspect.signature(function).parameters.values())
     _check_parameters(parameters, hints, name, leading)
     injected = tuple(
@@ -152,7 +152,8 @@ def classes_in(annotation: Any) -> tuple[type, ...]:
 _SEQUENCES = (list, tuple, set, frozenset, Sequence, Iterable)
 
 
-def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any], name: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The annotations of a function, resolved."""
     try:
         return typing.get_type_hints(function, localns=dict(names or {}), include_extras=False)
     except TypeError:

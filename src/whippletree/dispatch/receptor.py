@@ -87,8 +87,7 @@ class Receptors:
 
     def stored_types(self, receptor: Receptor) -> frozenset[str]:
         """The names under which events that a receptor handles may be stored: their own, and those of former times."""
-        upcasters = self._types.upcasters
-        return frozenset(receptor.event_types).union(*(upcasters.former_names(name) for name in receptor.event_types))
+        return frozenset().union(*(self._types.upcasters.names_of(name) for name in receptor.event_types))
 
     def __iter__(self) -> Iterator[Receptor]:
         return iter(self._named.values())

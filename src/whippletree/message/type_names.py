@@ -65,7 +65,7 @@ class MessageType(Generic[T]):
             # Payloads that were not read from the database are of a class of their own, which msgspec refuses.
             return self.decoder(str(payload))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InvalidMessage(f"this is no {self.name}: {_without_contents(error)}") from None
+            raise InvalidMessage(f"this is no {self.name}: {without_contents(error)}") from None
 
 
 class MessageTypes:
@@ -109,7 +109,7 @@ class MessageTypes:
             shape=shape,
             topic=topic,
             stream=_stream_getter(python_type, name, stream),
-            decoder=_decoder(python_type),
+            decoder=decoder_of(python_type),
         )
         self._named[name] = self._of_class[python_type] = registered
         return registered
@@ -167,7 +167,7 @@ def _check_names(name: str, shape: int, topic: str | None) -> None:
 def _stream_getter(python_type: type, name: str, stream: StreamKey) -> Callable[[Any], UUID | str] | None:
     if stream is None or callable(stream):
         return stream
-    fields = _fields(python_type)
+    fields = fields_of(python_type)
     if stream not in fields:
         raise InvalidSetting(
             f"{name} has no field {stream!r} to name its stream by; it has {', '.join(fields) or 'none'}"
@@ -181,7 +181,7 @@ def _stream_getter(python_type: type, name: str, stream: StreamKey) -> Callable[
     return lambda message: typing.cast(UUID | str, getattr(message, field))
 
 
-def _fields(python_type: type) -> dict[str, Any]:
+def fields_of(python_type: type) -> dict[str, Any]:
     """The names of a type's fields and their annotations, as written."""
     if dataclasses.is_dataclass(python_type):
         return {field.name: field.type for field in dataclasses.fields(python_type)}
@@ -195,8 +195,9 @@ def _fields(python_type: type) -> dict[str, Any]:
     )
 
 
-def _decoder(python_type: type[T]) -> Callable[[str], T]:
-    _fields(python_type)
+def decoder_of(python_type: type[T]) -> Callable[[str], T]:
+    """How JSON text becomes a value of the type. Raises `InvalidSetting` for a type that cannot be read."""
+    fields_of(python_type)
     if _is_pydantic(python_type):
         return typing.cast("Callable[[str], T]", typing.cast(Any, python_type).model_validate_json)
     try:
@@ -230,7 +231,7 @@ def _is_pydantic(python_type: type) -> bool:
     return callable(getattr(python_type, "model_validate_json", None))
 
 
-def _without_contents(error: Exception) -> str:
+def without_contents(error: Exception) -> str:
     """Pydantic's errors quote the input, which may be secret; those of msgspec name only types and places."""
     if isinstance(error, msgspec.MsgspecError):
         return str(error)

@@ -33,15 +33,12 @@ class Upcasters:
         """Whether events of this type and shape have to be lifted."""
         return (event_type, shape) in self._steps
 
-    def former_names(self, event_type: str) -> set[str]:
-        """The other types that become this one."""
-        found: set[str] = set()
-        wanted = {event_type}
-        while wanted:
-            known = found | {event_type}
-            wanted = {name for (name, _), (_, becomes) in self._steps.items() if becomes in wanted} - known
-            found |= wanted
-        return found
+    def names_of(self, event_type: str) -> frozenset[str]:
+        """The type, and every type that is lifted to it: the names under which its events are stored."""
+        names = {event_type}
+        while more := {old for (old, _), (_, becomes) in self._steps.items() if becomes in names} - names:
+            names |= more
+        return frozenset(names)
 
     def present_name(self, event_type: str, shape: int) -> str:
         """The type that this one has become."""

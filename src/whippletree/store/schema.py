@@ -39,6 +39,7 @@ TABLES = (
     "wh_event_store",
     "wh_event_types",
     "wh_perspective_mappings",
+    "wh_perspectives",
     "wh_receptor_mappings",
     "wh_checkpoints",
     "wh_receptor_log",

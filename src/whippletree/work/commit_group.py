@@ -1,8 +1,8 @@
 """Messages that share a commit without sharing their fate.
 
-A group is one transaction. Each message is handled behind a savepoint; what it wrote is undone when its receptor raises.
-Then the messages that receptors returned are stored, all at once and in the order of locks, and the ends of all are
-reported: the leases are checked in the very transaction, and stay locked to its commit. So effects, completion and
+A group is one transaction. Each message is handled behind a savepoint; what it wrote is undone when its receptor
+raises. Then the messages that receptors returned are stored, all at once and in the order of locks, and the ends of all
+are reported: the leases are checked in the very transaction, and stay locked to its commit. So effects, completion and
 returned messages happen together or not at all, wherever the process ends.
 """
 
@@ -105,9 +105,10 @@ class CommitGroups:
                     await self._handle(live, connection, attempt, limit)
                     handed_in = await self._end(attempt, connection)
                 except BaseException as error:
-                    if connection.is_closed():
+                    if not connection.is_closed():
+                        await transaction.rollback()
+                    elif isinstance(error, Exception):
                         raise ConnectionLost(None) from error
-                    await transaction.rollback()
                     raise
                 if handed_in.rejected:
                     await transaction.rollback()
@@ -133,7 +134,7 @@ class CommitGroups:
     async def _commit(self, transaction: object, connection: Connection, attempt: Attempt) -> None:
         try:
             await transaction.commit()  # type: ignore[attr-defined]  # asyncpg's class is not public
-        except BaseException as error:
+        except Exception as error:
             if connection.is_closed():
                 raise ConnectionLost(attempt) from error
             raise CannotCommit from error
@@ -191,11 +192,8 @@ class CommitGroups:
             await self._failed(failed, work, connection, attempt, progress)
             return
         _completed(progress, attempt, work, new)
-        progress.taken += 1
 
-    async def _conclude(
-        self, handled: Handled, connection: Connection, attempt: Attempt, progress: Progress
-    ) -> None:
+    async def _conclude(self, handled: Handled, connection: Connection, attempt: Attempt, progress: Progress) -> None:
         """What was handled outside of the transaction is ended in it."""
         attempt.handled += 1
         work = handled.work
@@ -219,15 +217,12 @@ class CommitGroups:
             text = str(failure(work, failed.error).error)
             await self._give_up(work, text, connection)
             _completed(progress, attempt, work, NewMessages())
-            progress.taken += 1
             return
         verdict = Verdict.RETRY if decision.next is Next.RETRY else Verdict.PARK
         _stop(progress, attempt, work, failed.error, verdict, decision.retry_seconds)
 
     async def _give_up(self, work: Work, reason: str, connection: Connection) -> None:
-        await connection.execute(
-            self._set_aside, work.queue, work.stream_id, work.version, work.attempts, reason
-        )
+        await connection.execute(self._set_aside, work.queue, work.stream_id, work.version, work.attempts, reason)
 
     def _routed(self, work: Work, receptor: Receptor, returned: Sequence[object]) -> NewMessages:
         new = NewMessages()
@@ -261,6 +256,8 @@ def _completed(progress: Progress, attempt: Attempt, work: Work, new: NewMessage
     attempt.outcomes.append(completion(work))
     attempt.new.extend(new)
     progress.finished = work
+    handled = progress.lane.handled
+    progress.taken += handled is None or handled.work is not work
 
 
 def _stop(
@@ -291,7 +288,4 @@ def _write_down(attempt: Attempt) -> None:
 def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:
     refused = {rejection.message_id for rejection in handed_in.rejected}
     for lane in lanes:
-        mine = {outcome.message_id for outcome in lane.done} | {work.message_id for work in lane.work}
-        if lane.handled is not None:
-            mine.add(lane.handled.work.message_id)
-        lane.lost = lane.lost or not refused.isdisjoint(mine)
+        lane.lost = lane.lost or lane.holds(refused)

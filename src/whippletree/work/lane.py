@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from uuid import UUID
 
 from whippletree.complete.error_text import error_text
 from whippletree.dispatch.handling import Work
@@ -49,7 +50,7 @@ class Lane:
     taken_at: float = field(default_factory=time.monotonic)
     done: list[Outcome] = field(default_factory=list)
     """What has ended and was not handed over yet."""
-    reported: Work | None = None
+    reported: UUID | None = None
     """The last message whose end the loop has taken over, to report it."""
     handled: Handled | None = None
     """Handled, and waiting for its commit; it is no longer among `work`."""
@@ -57,11 +58,25 @@ class Lane:
     """The lease is gone: nothing of it may be committed any more."""
     task: asyncio.Task[None] | None = None
     """Who works on it."""
+    size: int = 0
+    """How many messages it began with."""
+
+    def __post_init__(self) -> None:
+        self.size = len(self.work)
 
     def hand_over(self) -> list[Outcome]:
         """What has ended, for whoever reports it."""
         done, self.done = self.done, []
+        if done:
+            self.reported = done[-1].message_id
         return done
+
+    def holds(self, message_ids: Collection[UUID]) -> bool:
+        """Whether one of these is among what has not been committed."""
+        pieces = [*self.work, self.handled.work] if self.handled else self.work
+        return any(piece.message_id in message_ids for piece in pieces) or any(
+            outcome.message_id in message_ids for outcome in self.done
+        )
 
     def give_back(self) -> None:
         """Release what is left, untried."""
@@ -89,9 +104,7 @@ def failure(
 ) -> Failure:
     text = error if isinstance(error, str) else error_text(error)
     if isinstance(work, ClaimedMessage):
-        return MessageFailure(
-            work.message_id, text, retry_seconds=retry_seconds, verdict=verdict, queue=Queue.INBOX
-        )
+        return MessageFailure(work.message_id, text, retry_seconds=retry_seconds, verdict=verdict, queue=Queue.INBOX)
     return ReceptorProcessingFailure(
         work.event_id, work.receptor_name, text, retry_seconds=retry_seconds, verdict=verdict
     )

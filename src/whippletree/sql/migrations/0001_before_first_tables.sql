@@ -175,6 +175,14 @@ CREATE TABLE wh_perspective_mappings (
   event_type_pattern text NOT NULL,
   PRIMARY KEY (perspective_name, event_type_pattern)
 );
+CREATE TABLE wh_perspectives (
+  perspective_name text PRIMARY KEY CHECK (perspective_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),
+  key_type text NOT NULL CHECK (key_type IN ('uuid', 'text')),
+  columns jsonb NOT NULL,
+  live_generation integer NOT NULL DEFAULT 1,
+  building_generation integer,
+  previous_generation integer
+);
 CREATE TABLE wh_receptor_mappings (
   receptor_name text NOT NULL CHECK (receptor_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),
   event_type_pattern text NOT NULL,

@@ -1,0 +1,12 @@
+-- The perspectives that have work which no instance does: nobody who runs now knows them.
+CREATE OR REPLACE FUNCTION unworked_perspectives()
+RETURNS SETOF text
+LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT DISTINCT m.perspective_name FROM wh_perspective_mappings m
+  WHERE EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = 'perspective/' || m.perspective_name)
+    AND NOT EXISTS (SELECT FROM wh_service_instances i
+      WHERE i.queues && ARRAY['perspective/' || m.perspective_name, 'perspective/*'])
+  ORDER BY 1;
+$$;

@@ -1,0 +1,214 @@
+"""The loop of one instance: reports what its workers have ended, claims for all of them, hands out what came.
+
+One call does all three, and what ends during a call goes with the next one: the busier an instance, the more each call
+carries. An instance with nothing to do goes to sleep as `claim/wake.py` tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.held import LEASE_LOST, Run, rejections_of
+from whippletree.claim.wake import WakeListener
+from whippletree.errors import InstanceEvicted, SchemaMismatch, StoreError
+from whippletree.message.outcome import Outcome, Rejection
+from whippletree.work.worker import Worker
+
+_log = logging.getLogger("whippletree.loop")
+
+HELD_TOO_LONG = "held longer than any lease is renewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """The pace of one instance. Times are seconds."""
+
+    polling_interval: float = 1.0
+    """How long an instance sleeps at most. Work that arrives wakes it, where it can listen."""
+    longest_lease: float = 3600
+    """A lease is renewed at a third of its life until the work has been in hand for so long; then it runs out."""
+    first_pause: float = 0.05
+    """Before the second attempt to reach the database; doubled each time, and scattered."""
+    longest_pause: float = 5.0
+    debug_mode: bool = False
+    """Keep finished messages where the views still show them."""
+
+
+class WorkLoop:
+    """Runs the workers of one instance until `stop`. Leases, outcomes and the instance's id are its business alone."""
+
+    def __init__(
+        self,
+        coordinator: WorkCoordinator,
+        workers: Sequence[Worker],
+        settings: LoopSettings | None = None,
+        *,
+        wake: WakeListener | None = None,
+        ready: Callable[[], Awaitable[bool]] | None = None,
+        rejoined: Callable[[], None] | None = None,
+    ) -> None:
+        """`ready` is asked before the first call and after every one that failed. `rejoined` is told that the
+        instance has a new id, so that its session can take the lock of that id."""
+        self.coordinator = coordinator
+        self.settings = settings or LoopSettings()
+        self.turns = 0
+        self._workers = list(workers)
+        self._wake = wake
+        self._ready = ready
+        self._rejoined = rejoined or (lambda: None)
+        self._stir = asyncio.Event()
+        self._grace: float | None = None
+        self._outcomes: list[Outcome] = []
+        self._reached = self._asked = self._asleep = False
+        self._pause = self.settings.first_pause
+        self._renewal_due = 0.0
+        if wake is not None:
+            wake.on_wake = self._stir.set
+
+    def stop(self, grace: float = 30) -> None:
+        """Ask the loop to end: begun work is finished within the time, the rest goes back untried."""
+        self._grace = grace
+        self._stir.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Survives a database that cannot be reached; errors of the program it raises."""
+        for worker in self._workers:
+            worker.start(self._stir.set)
+        while self._grace is None:
+            batch = await self._turn()
+            if batch is not None and (self._asleep if batch.empty else not self._room()):
+                await self._sleep(self.settings.polling_interval)
+        await self._drain(self._grace)
+
+    async def _turn(self, *, claim: bool = True) -> WorkBatch | None:
+        """One call; None when it did not come about, after a pause."""
+        self._stir.clear()
+        if not self._reached and self._ready is not None and not await self._ready():
+            await self._sleep(self.settings.polling_interval)
+            return None
+        # Taken before the call: what ends meanwhile goes with the next one.
+        outcomes, self._outcomes = self._outcomes, []
+        for worker in self._workers:
+            outcomes.extend(worker.outcomes())
+        try:
+            batch = await self._exchange(outcomes, claim)
+        except InstanceEvicted as error:
+            self._rejoin(error)
+            return None
+        except StoreError as error:
+            if isinstance(error, SchemaMismatch):
+                raise
+            # Handed in again as it was: the coordinator finds out what of it was taken.
+            self._outcomes = outcomes + self._outcomes
+            await self._back_off(error)
+            return None
+        self.turns += 1
+        self._reached = True
+        self._pause = self.settings.first_pause
+        self._tell(batch.rejected)
+        for worker in self._workers:
+            worker.take(batch)
+        return batch
+
+    async def _exchange(self, outcomes: Sequence[Outcome], claim: bool) -> WorkBatch:
+        limits = self._limits() if claim else {}
+        flags = WorkBatchFlags.DEBUG_MODE if self.settings.debug_mode else WorkBatchFlags.NONE
+        listening = self._wake is not None and self._wake.listening
+        report = WorkReport(
+            outcomes=outcomes,
+            leases=self._due(),
+            limits=limits,
+            flags=flags if claim else flags | WorkBatchFlags.SKIP_CLAIM,
+            wait=listening and any(limit > 0 for limit in limits.values()),
+        )
+        batch = await self.coordinator.process_work_batch(report)
+        # Only after a second empty poll: a storer that looked before the first one was committed has not seen us wait.
+        self._asleep = batch.empty and (self._asked or not report.wait)
+        self._asked = batch.empty and report.wait
+        return batch
+
+    def _room(self) -> bool:
+        return any(limit > 0 for limit in self._limits().values())
+
+    def _limits(self) -> dict[str, int]:
+        limits: dict[str, int] = {}
+        for worker in self._workers:
+            limits.update(worker.wants())
+        return limits
+
+    def _due(self) -> list[Run]:
+        """The leases to renew with this call. Those that have been in hand for too long are given up."""
+        now = time.monotonic()
+        life = self.coordinator.settings.lease_seconds
+        if now < self._renewal_due:
+            return []
+        self._renewal_due = now + life / 12
+        runs = self.coordinator.held.runs()
+        kept = [run for run in runs if now - run.claimed_at < self.settings.longest_lease]
+        given_up = [run for run in set(runs).difference(kept) if now - run.renewed_at > life]
+        if given_up:
+            self._tell([rejection for run in given_up for rejection in rejections_of(run, "renew", HELD_TOO_LONG)])
+            self.coordinator.held.forget(given_up)
+        return [run for run in kept if now - run.renewed_at >= life / 3]
+
+    def _tell(self, rejections: Sequence[Rejection]) -> None:
+        lost = [rejection for rejection in rejections if rejection.reason in (LEASE_LOST, HELD_TOO_LONG)]
+        if not lost:
+            return
+        for worker in self._workers:
+            queues = worker.wants()
+            if mine := [rejection for rejection in lost if rejection.queue is None or rejection.queue in queues]:
+                worker.lost(mine)
+
+    def _rejoin(self, error: InstanceEvicted) -> None:
+        lost = self.coordinator.rejoin()
+        _log.warning(
+            "%s; %s leases are lost, and it joins again as %s", error, len(lost), self.coordinator.instance.instance_id
+        )
+        self._outcomes.clear()
+        self._tell(lost)
+        self._rejoined()
+
+    async def _back_off(self, error: StoreError) -> None:
+        self._reached = False
+        _log.warning("no work batch, trying again in %.2f seconds at most: %s", self._pause, error)
+        pause = random.uniform(self._pause / 2, self._pause)  # noqa: S311 - jitter
+        self._pause = min(2 * self._pause, self.settings.longest_pause)
+        if self._grace is None:
+            await asyncio.sleep(pause)
+        else:
+            await asyncio.sleep(min(pause, 0.1))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until something has changed, or the time is up."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stir.wait()
+        except TimeoutError:
+            pass
+
+    async def _drain(self, grace: float) -> None:
+        """Let the workers finish, and hand in what they have ended. Leases are renewed meanwhile."""
+        stopping = asyncio.gather(*(worker.stop(grace) for worker in self._workers))
+        stopping.add_done_callback(lambda _: self._stir.set())
+        try:
+            async with asyncio.timeout(grace + 5):
+                while not stopping.done():
+                    await self._turn(claim=False)
+                    await self._sleep(self.settings.polling_interval)
+                while await self._turn(claim=False) is None or self._outcomes:
+                    pass
+                await self.coordinator.leave()
+        except (TimeoutError, StoreError) as error:
+            _log.warning("instance %s ends without a word to the database: %r", self.coordinator.instance, error)
+        finally:
+            stopping.cancel()
+        if stopping.done() and not stopping.cancelled() and (failed := stopping.exception()) is not None:
+            raise failed
