@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar, overload
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.policy import Retry
@@ -18,6 +18,9 @@ from whippletree.message.upcast import Upcaster
 from whippletree.settings import Settings
 from whippletree.store.blocking import BlockingPool
 from whippletree.store.database import prepared_pool
+
+if TYPE_CHECKING:
+    from whippletree.service import ServiceSettings
 
 C = TypeVar("C", bound=type[Any])
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,6 +134,24 @@ class App(Publishing):
         async with prepared_pool(self.settings) as pool:
             with self.using(pool):
                 yield self
+
+    @asynccontextmanager
+    async def running(self, settings: ServiceSettings | None = None) -> AsyncIterator[App]:
+        """Handle messages in this process while the context is open; leaving it finishes what is begun."""
+        from whippletree.service import Service
+
+        async with Service(self, settings).running():
+            yield self
+
+    def lifespan(self, settings: ServiceSettings | None = None) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """The same for FastAPI and Starlette: `FastAPI(lifespan=app.lifespan())`."""
+
+        @asynccontextmanager
+        async def lifespan(_: Any) -> AsyncIterator[None]:
+            async with self.running(settings):
+                yield
+
+        return lifespan
 
     def _registering(
         self, kind: MessageKind, stream: StreamKey, name: str | None, shape: int, topic: str | None

@@ -27,6 +27,7 @@ COMMANDS = {
     "streams": ("whippletree.cli.streams:streams", "Look at a stream: its events, what waits, and why."),
     "verify": ("whippletree.cli.verify:verify", "Prove on the live database that order was kept and nothing is lost."),
     "roles": ("whippletree.cli.roles:roles", "Say what a database role may do."),
+    "run": ("whippletree.cli.run:run", "Run an instance of a service."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
 

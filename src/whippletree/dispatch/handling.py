@@ -54,7 +54,7 @@ class Handling:
         self._types = types
         self._receptors = receptors
         self._providers = providers
-        # Remembered per name, because looking it up anew for each message would cost more than calling a small function.
+        # Remembered, because looking it up for each message would cost more than calling a small function.
         self._ways: dict[_Key, _Way] = {}
 
     def find(self, work: Work) -> Found:
@@ -137,17 +137,20 @@ class Handling:
 
 def context_of(work: Work) -> Context:
     """What a function is told of the message before it."""
-    received = isinstance(work, ClaimedMessage)
+    if isinstance(work, ClaimedMessage):
+        message_type, headers = work.message_type, work.headers
+    else:
+        message_type, headers = work.event_type, work.metadata
     return Context(
         message_id=work.message_id,
-        message_type=work.message_type if received else work.event_type,
+        message_type=message_type,
         stream_id=work.stream_id,
         version=work.version,
         attempts=work.attempts,
         created_at=work.created_at,
         correlation_id=work.correlation_id,
         causation_id=work.causation_id,
-        headers=work.headers if received else work.metadata,
+        headers=headers,
     )
 
 

@@ -148,8 +148,8 @@ def _hand_written(
     invocation = read_signature(function, name=name, providers=providers, names=names)
     if not invocation.takes_transaction:
         raise InvalidSetting(
-            f"{name} does not ask for the transaction, so what it writes could not commit with its checkpoint; {usage}. "
-            "A fold is a plain def"
+            f"{name} does not ask for the transaction, so what it writes could not commit with its checkpoint; {usage}"
+            ". A fold is a plain def"
         )
     if settings.columns or settings.indexes or settings.key:
         raise InvalidSetting(f"{name} writes its own tables; columns, indexes and key are for a fold, a plain def")

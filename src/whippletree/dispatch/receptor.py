@@ -8,7 +8,7 @@ from typing import Any
 
 from whippletree.dispatch.invoke import Invocation, Providers, read_signature
 from whippletree.dispatch.policy import Effects, OnPoison, Retry
-from whippletree.errors import DuplicateName, InvalidSetting
+from whippletree.errors import DuplicateName, InvalidSetting, UnknownName
 from whippletree.message.type_names import MessageKind, MessageType, MessageTypes
 
 _NAME = "letters, digits, _ and ., at most 100 of them, not beginning with a digit"
@@ -87,10 +87,19 @@ class Receptors:
 
     def stored_types(self, receptor: Receptor) -> frozenset[str]:
         """The names under which events that a receptor handles may be stored: their own, and those of former times."""
-        return frozenset().union(*(self._types.upcasters.names_of(name) for name in receptor.event_types))
+        return frozenset[str]().union(*(self._types.upcasters.names_of(name) for name in receptor.event_types))
 
     def __iter__(self) -> Iterator[Receptor]:
         return iter(self._named.values())
+
+    def check(self) -> None:
+        """Raise `UnknownName` when a receptor returns a type that is not registered, which only now can be known."""
+        for receptor in self:
+            for python_type in receptor.invocation.returns:
+                try:
+                    self._types.of_class(python_type)
+                except UnknownName as fault:
+                    raise UnknownName(f"{receptor.name} returns {fault}") from None
 
     def _known_types(self, invocation: Invocation) -> tuple[MessageType[Any], ...]:
         if not invocation.message_types:

@@ -92,19 +92,24 @@ async def open_pool(
 
 @asynccontextmanager
 async def prepared_pool(settings: Settings, *, size: int = 4) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    """A pool on a database whose schema is the one of this version. In the embedded server it is made so; elsewhere
-    `SchemaMismatch` says what to do."""
+    """A pool on a database whose schema is the one of this version."""
     async with serving(settings) as dsn:
-        connection = await open_connection(settings.direct_dsn or dsn)
-        try:
-            if settings.dsn is None:
-                await migrate(connection, settings.schema)
-            else:
-                await require_schema(connection, settings.schema)
-        finally:
-            await connection.close()
+        await prepare(dsn, settings)
         async with open_pool(dsn, size=size) as pool:
             yield pool
+
+
+async def prepare(dsn: Dsn, settings: Settings) -> None:
+    """See to it that the schema is the one of this version. In the embedded server it is made so; elsewhere
+    `SchemaMismatch` says what to do."""
+    connection = await open_connection(settings.direct_dsn or dsn)
+    try:
+        if settings.dsn is None:
+            await migrate(connection, settings.schema)
+        else:
+            await require_schema(connection, settings.schema)
+    finally:
+        await connection.close()
 
 
 async def _leave_as_it_is(_: object) -> None:

@@ -12,7 +12,6 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 
 import asyncpg
@@ -31,23 +30,10 @@ from whippletree.work import log
 from whippletree.work.commit_group import GROUP_LIMIT, CannotCommit, CommitGroups, ConnectionLost
 from whippletree.work.lane import Handled, Lane, completion, failure, lanes_of
 from whippletree.work.room import Room
+from whippletree.work.settings import ReceptorSettings
 
 _UNREACHABLE = (OSError, asyncpg.InterfaceError, asyncpg.PostgresError, StoreUnavailable)
 _TRIES_ALONE = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceptorSettings:
-    """How much one instance does at once."""
-
-    concurrency: int = 20
-    """Receptors that run at once outside of a transaction."""
-    transactions: int = 4
-    """Transactions that are open at once; each takes a connection of the pool."""
-    capacity: int = 2000
-    """Messages of one queue in hand at most. Slow receptors have fewer in hand, so that others can share the work."""
-    longest_pause: float = 5.0
-    """Seconds between two attempts to reach the database, at most."""
 
 
 class ReceptorWorker:

@@ -1,0 +1,174 @@
+"""One instance of a service, put together: connections, coordinator, session, workers, loop. Nothing else composes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import asyncpg
+
+from whippletree import log
+from whippletree.app import App
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
+from whippletree.claim.instance import ServiceInstance
+from whippletree.claim.keeper import LeaseKeeper
+from whippletree.claim.session import InstanceSession
+from whippletree.dispatch.handling import Handling
+from whippletree.errors import InvalidSetting
+from whippletree.store.database import open_pool, prepare, serving, translated
+from whippletree.store.statements import call
+from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.receptor_worker import ReceptorWorker
+from whippletree.work.settings import ReceptorSettings
+from whippletree.work.worker import Worker
+
+KINDS = ("receptors", "schedule")
+"""The kinds of work that an instance can do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """How one instance runs. Times are seconds."""
+
+    kinds: Collection[str] = KINDS
+    pool_size: int = 8
+    grace: float = 30.0
+    """How long begun work may take when the instance is asked to end."""
+    receptors: ReceptorSettings = field(default_factory=ReceptorSettings)
+    coordinator: CoordinatorSettings = field(default_factory=lambda: CoordinatorSettings(lease_seconds=60))
+    loop: LoopSettings = field(default_factory=LoopSettings)
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.kinds) - set(KINDS)):
+            raise InvalidSetting(f"there is no kind of work {unknown[0]!r}; there are {', '.join(KINDS)}")
+        if self.pool_size <= self.receptors.transactions:
+            raise InvalidSetting(
+                f"pool_size is {self.pool_size}, but {self.receptors.transactions} transactions may be open at once; "
+                "it has to be larger, lest nobody can report"
+            )
+
+
+class Service:
+    """Runs the work of an app in this process, until `stop`. Use `running` as a context, once."""
+
+    def __init__(self, app: App, settings: ServiceSettings | None = None) -> None:
+        self.app = app
+        self.settings = settings or ServiceSettings()
+        self.instance = ServiceInstance(service_name=app.name)
+        self._loop: WorkLoop | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def turns(self) -> int:
+        """How often the instance has reported and claimed."""
+        return 0 if self._loop is None else self._loop.turns
+
+    def stop(self, grace: float | None = None) -> None:
+        """Ask the instance to end: it claims nothing more, finishes what is begun, and gives back the rest."""
+        self._stopped.set()
+        if self._loop is not None:
+            self._loop.stop(self.settings.grace if grace is None else grace)
+
+    async def run(self) -> None:
+        """Work until `stop`, or until something fails that waiting does not mend."""
+        async with self.running() as work:
+            await work
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Work while the context is open; the task ends when the instance does. Leaving it stops gracefully."""
+        async with AsyncExitStack() as stack:
+            dsn = await stack.enter_async_context(serving(self.app.settings))
+            await prepare(dsn, self.app.settings)
+            pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size))
+            stack.enter_context(self.app.using(pool))
+            await self._register(pool)
+            coordinator = WorkCoordinator(
+                pool, self.instance, self._coordinator_settings(), schema=self.app.settings.schema
+            )
+            direct = self.app.settings.direct_dsn or dsn
+            keeper = LeaseKeeper(
+                direct,
+                coordinator,
+                longest_lease=self.settings.loop.longest_lease,
+                schema=self.app.settings.schema,
+            )
+            stack.enter_context(keeper)
+            session = await stack.enter_async_context(
+                InstanceSession(direct, coordinator, schema=self.app.settings.schema)
+            )
+            workers = self._workers(coordinator, pool)
+            self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
+            if self._stopped.is_set():
+                self._loop.stop(0)
+            log.started(self.app.name, self.instance.instance_id, dsn)
+            work = asyncio.create_task(self._work(self._loop, pool), name="whippletree work")
+            try:
+                yield work
+            finally:
+                self.stop()
+                await asyncio.wait([work])
+                log.ended(self.app.name, self.instance.instance_id)
+            work.result()
+
+    async def _work(self, loop: WorkLoop, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        schedule = None
+        if "schedule" in self.settings.kinds:
+            schedule = asyncio.create_task(self._store_due(pool), name="whippletree schedule")
+        try:
+            await loop.run()
+        finally:
+            if schedule is not None:
+                schedule.cancel()
+                await asyncio.wait([schedule])
+
+    async def _store_due(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Store scheduled messages as they become due."""
+        statement = call(self.app.settings.schema, "store_due_messages", 0)
+        longest = self.settings.loop.polling_interval
+        while not self._stopped.is_set():
+            try:
+                with translated():
+                    pause = await pool.fetchval(statement)
+            except Exception as error:
+                # Whatever it is: without this task scheduled messages would wait for ever, silently.
+                log.schedule_failed(error)
+                pause = None
+            wait = longest if pause is None else min(max(pause, 0.005), longest)
+            await asyncio.sleep(random.uniform(wait * 0.9, wait))  # noqa: S311 - jitter
+
+    async def _register(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Make known which stored events the receptors of this program handle."""
+        self.app.receptors.check()
+        statement = call(self.app.settings.schema, "register_receptor", 2)
+        with translated():
+            for receptor in self.app.receptors:
+                if receptor.event_types:
+                    names = sorted(self.app.receptors.stored_types(receptor))
+                    await pool.execute(statement, receptor.name, names)
+
+    def _workers(self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]) -> Sequence[Worker]:
+        app = self.app
+        workers: list[Worker] = []
+        if "receptors" in self.settings.kinds:
+            workers.append(
+                ReceptorWorker(
+                    coordinator,
+                    pool,
+                    Handling(app.types, app.receptors, app.providers),
+                    app.receptors,
+                    app.router,
+                    settings=self.settings.receptors,
+                    schema=app.settings.schema,
+                )
+            )
+        return workers
+
+    def _coordinator_settings(self) -> CoordinatorSettings:
+        # Policies park; the coordinator's own limit is only for what ends the process each time.
+        attempts = [receptor.retry.attempts + 1 for receptor in self.app.receptors]
+        given = self.settings.coordinator
+        return replace(given, max_attempts=max([given.max_attempts, *attempts]))
