@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from benchmarks import claim_cost, drain, idle, limits, pair, snapshot, store
+from benchmarks import claim_cost, drain, idle, limits, pair, receptors, snapshot, store
 from benchmarks.loop import loop_factory
 from benchmarks.peers import drains
 from benchmarks.place import Run, private_server
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[Run], Awaitable[list[Figure]]]] = {
     "store": store.measure,
     "drain": drain.measure,
     "pair": pair.measure,
+    "receptors": receptors.measure,
     "claim": claim_cost.measure,
     "idle": idle.measure,
     "snapshot": snapshot.measure,

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 import whippletree as wt
+from tests.conftest import Connect
 from tests.work.shop import QUICK, Placed, Reserve, Reserved, drained, new_app, running, settings, until
 from whippletree.settings import Dsn
 
@@ -249,14 +250,16 @@ async def test_what_cannot_be_read_and_what_nobody_handles_is_parked(app: wt.App
     assert "hidden" not in "".join(errors)
 
 
-async def test_an_external_receptor_has_a_key_that_stays_the_same(app: wt.App, db: asyncpg.Connection) -> None:
-    keys = []
+async def test_an_external_receptor_has_a_key_that_stays_the_same(
+    app: wt.App, db: asyncpg.Connection, connect: Connect
+) -> None:
+    keys, looking = [], await connect()
 
     @app.receptor(effects="external", retry=QUICK)
     async def pay(command: Reserve, key: wt.IdempotencyKey) -> None:
         keys.append(key)
         # Whatever came before in the stream is stored as done before the next begins.
-        assert await db.fetchval("SELECT count(*) FROM wh_messages") == 3 - command.number
+        assert await looking.fetchval("SELECT count(*) FROM wh_messages") == 3 - command.number
         if len(keys) < 3:
             raise OSError
 
