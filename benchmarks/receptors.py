@@ -14,6 +14,7 @@ from whippletree.app import App
 from whippletree.service import Service, ServiceSettings
 from whippletree.store.transaction import Transaction
 
+
 @dataclass(frozen=True)
 class Count:
     stream: str

@@ -59,12 +59,18 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.instance = ServiceInstance(service_name=app.name)
         self._loop: WorkLoop | None = None
+        self._keeper: LeaseKeeper | None = None
         self._stopped = asyncio.Event()
 
     @property
     def turns(self) -> int:
         """How often the instance has reported and claimed."""
         return 0 if self._loop is None else self._loop.turns
+
+    @property
+    def kept_alive(self) -> int:
+        """How many leases were renewed for an event loop that was blocked."""
+        return 0 if self._keeper is None else self._keeper.renewed
 
     def stop(self, grace: float | None = None) -> None:
         """Ask the instance to end: it claims nothing more, finishes what is begun, and gives back the rest."""
@@ -90,13 +96,13 @@ class Service:
                 pool, self.instance, self._coordinator_settings(), schema=self.app.settings.schema
             )
             direct = self.app.settings.direct_dsn or dsn
-            keeper = LeaseKeeper(
+            self._keeper = LeaseKeeper(
                 direct,
                 coordinator,
                 longest_lease=self.settings.loop.longest_lease,
                 schema=self.app.settings.schema,
             )
-            stack.enter_context(keeper)
+            stack.enter_context(self._keeper)
             session = await stack.enter_async_context(
                 InstanceSession(direct, coordinator, schema=self.app.settings.schema)
             )

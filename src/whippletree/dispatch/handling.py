@@ -124,11 +124,8 @@ class Handling:
             if not receptors:
                 raise Unhandled(f"no receptor handles {message_type}; register one and redrive, or skip the message")
 
-        def decode(payload: str) -> Any:
-            return self._types.decode(message_type, shape, payload)
-
         return (
-            decode,
+            self._types.decoder(message_type, shape),
             receptors,
             any(receptor.invocation.takes_transaction for receptor in receptors),
             any(receptor.effects is Effects.EXTERNAL for receptor in receptors),

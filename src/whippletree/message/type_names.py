@@ -140,6 +140,13 @@ class MessageTypes:
         """The registered name that messages of a stored type have at present. Raises `UnknownName`."""
         return self.named(self.upcasters.present_name(name, shape)).name
 
+    def decoder(self, name: str, shape: int) -> Callable[[str], Any]:
+        """What `decode` does for one stored type, as quickly as it can be done."""
+        known = self._named.get(name)
+        if known is not None and shape <= known.shape and not self.upcasters.needed(name, shape):
+            return known.decode
+        return lambda payload: self.decode(name, shape, payload)
+
     def decode(self, name: str, shape: int, payload: str) -> Any:
         """The message of a stored type, lifted to its present shape. Raises `UnknownName` or `InvalidMessage`."""
         if self.upcasters.needed(name, shape):

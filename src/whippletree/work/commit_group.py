@@ -1,9 +1,11 @@
 """Messages that share a commit without sharing their fate.
 
-A group is one transaction. Each message is handled behind a savepoint; what it wrote is undone when its receptor
-raises. Then the messages that receptors returned are stored, all at once and in the order of locks, and the ends of all
-are reported: the leases are checked in the very transaction, and stay locked to its commit. So effects, completion and
-returned messages happen together or not at all, wherever the process ends.
+A group is one transaction. Each message is handled behind a savepoint, so that what it wrote can be undone when its
+receptor raises. A savepoint costs as much as a small receptor: where none has raised for a while they are left out, and
+a group in which one raises after all is undone and begun again with them. Then the messages that receptors returned are
+stored, all at once and in the order of locks, and the ends of all are reported: the leases are checked in the very
+transaction, and stay locked to its commit. So effects, completion and returned messages happen together or not at all,
+wherever the process ends.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 
 import asyncpg
 
@@ -22,12 +23,13 @@ from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled
 from whippletree.dispatch.receptor import Receptor
 from whippletree.dispatch.routing import Origin, Router
 from whippletree.errors import Error
-from whippletree.message.outcome import Outcome, Verdict
+from whippletree.message.outcome import Verdict
 from whippletree.store import publishing
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
-from whippletree.work.lane import Handled, Lane, completion, failure
+from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
+from whippletree.work.lane import Handled, Lane, failure
 
 GROUP_LIMIT = 50
 """Messages in one transaction: with more than 64 savepoints PostgreSQL's snapshots become slow for everybody."""
@@ -39,33 +41,12 @@ _NOT_TO_BLAME = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: the same work may succeed alone, or at the second attempt."""
 
 
+_CAREFUL_FOR = 50
+"""Groups that have savepoints after a receptor has raised."""
+
+
 class CannotCommit(Exception):
     """The group cannot be committed as it is; its messages may be, one by one."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a transaction does to one lane, to be written down once it is committed."""
-
-    lane: Lane
-    taken: int = 0
-    """How many of its messages have ended."""
-    finished: Work | None = None
-    """The last one that was completed."""
-    stopped: bool = False
-    """The lane ends here: its head has failed."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One transaction."""
-
-    progress: list[Progress] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    new: NewMessages = field(default_factory=NewMessages)
-    savepoint: bool = False
-    handled: int = 0
-    handed_in: HandedIn | None = None
 
 
 class CommitGroups:
@@ -89,6 +70,7 @@ class CommitGroups:
         self._router = router
         self._schema = schema
         self._threads = threads
+        self._careful = 0
         self._set_aside = call(schema, "set_aside", 5)
         self._finished_messages = call(schema, "finished_messages", 4)
 
@@ -98,7 +80,7 @@ class CommitGroups:
         """
         while live := [lane for lane in lanes if not lane.lost]:
             async with self._connections.acquire() as connection:
-                attempt = Attempt()
+                attempt = Attempt(savepoints=self._careful > 0 or limit == 1)
                 transaction = connection.transaction(isolation="read_committed")
                 try:
                     await transaction.start()
@@ -109,7 +91,11 @@ class CommitGroups:
                         await transaction.rollback()
                     elif isinstance(error, Exception):
                         raise ConnectionLost(None) from error
+                    if isinstance(error, _NoSavepoint):
+                        self._careful = _CAREFUL_FOR
+                        continue
                     raise
+                self._careful = max(0, self._careful - 1)
                 if handed_in.rejected:
                     await transaction.rollback()
                     handed_in.forget()
@@ -128,7 +114,7 @@ class CommitGroups:
             self._finished_messages, [last.queue], [last.stream_id], [last.version], [last.message_id]
         )
         if finished:
-            _write_down(attempt)
+            write_down(attempt)
         return bool(finished)
 
     async def _commit(self, transaction: object, connection: Connection, attempt: Attempt) -> None:
@@ -139,7 +125,7 @@ class CommitGroups:
                 raise ConnectionLost(attempt) from error
             raise CannotCommit from error
         self.committed += 1
-        _write_down(attempt)
+        write_down(attempt)
 
     async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
         began = time.monotonic()
@@ -157,7 +143,7 @@ class CommitGroups:
                 try:
                     found = self._handling.find(work)
                 except Unhandled as fault:
-                    _stop(progress, attempt, work, str(fault), Verdict.PARK)
+                    stop(progress, attempt, work, str(fault), Verdict.PARK)
                     break
                 if not found.transactional:
                     break
@@ -175,10 +161,10 @@ class CommitGroups:
         *,
         alone: bool,
     ) -> None:
-        await connection.execute(
-            "RELEASE SAVEPOINT wh_message; SAVEPOINT wh_message" if attempt.savepoint else "SAVEPOINT wh_message"
-        )
-        attempt.savepoint = True
+        if attempt.savepoints:
+            again = "RELEASE SAVEPOINT wh_message; " if attempt.has_savepoint else ""
+            await connection.execute(f"{again}SAVEPOINT wh_message")
+            attempt.has_savepoint = True
         attempt.handled += 1
         try:
             returned = await self._handling.call(found, work, Transaction(connection), self._threads)
@@ -188,10 +174,13 @@ class CommitGroups:
                 raise
             if not alone and sqlstate(failed.error) in _NOT_TO_BLAME:
                 raise CannotCommit from failed
+            if not attempt.savepoints:
+                raise _NoSavepoint from failed
             await connection.execute("ROLLBACK TO SAVEPOINT wh_message")
+            self._careful = _CAREFUL_FOR
             await self._failed(failed, work, connection, attempt, progress)
             return
-        _completed(progress, attempt, work, new)
+        completed(progress, attempt, work, new)
 
     async def _conclude(self, handled: Handled, connection: Connection, attempt: Attempt, progress: Progress) -> None:
         """What was handled outside of the transaction is ended in it."""
@@ -199,14 +188,14 @@ class CommitGroups:
         work = handled.work
         if handled.given_up is not None:
             await self._give_up(work, handled.given_up, connection)
-            _completed(progress, attempt, work, NewMessages())
+            completed(progress, attempt, work, NewMessages())
             return
         try:
             new = self._routed(work, handled.receptor, handled.returned)
         except CallFailed as failed:
             await self._failed(failed, work, connection, attempt, progress)
             return
-        _completed(progress, attempt, work, new)
+        completed(progress, attempt, work, new)
 
     async def _failed(
         self, failed: CallFailed, work: Work, connection: Connection, attempt: Attempt, progress: Progress
@@ -216,10 +205,10 @@ class CommitGroups:
         if decision.next is Next.SKIP:
             text = str(failure(work, failed.error).error)
             await self._give_up(work, text, connection)
-            _completed(progress, attempt, work, NewMessages())
+            completed(progress, attempt, work, NewMessages())
             return
         verdict = Verdict.RETRY if decision.next is Next.RETRY else Verdict.PARK
-        _stop(progress, attempt, work, failed.error, verdict, decision.retry_seconds)
+        stop(progress, attempt, work, failed.error, verdict, decision.retry_seconds)
 
     async def _give_up(self, work: Work, reason: str, connection: Connection) -> None:
         await connection.execute(self._set_aside, work.queue, work.stream_id, work.version, work.attempts, reason)
@@ -244,45 +233,16 @@ class CommitGroups:
         return attempt.handed_in
 
 
+class _NoSavepoint(Exception):
+    """A message is to be undone alone, and cannot be."""
+
+
 class ConnectionLost(Exception):
     """The connection is gone. `attempt` is the transaction that was being committed, if it had come so far."""
 
     def __init__(self, attempt: Attempt | None) -> None:
         super().__init__("the connection was lost")
         self.attempt = attempt
-
-
-def _completed(progress: Progress, attempt: Attempt, work: Work, new: NewMessages) -> None:
-    attempt.outcomes.append(completion(work))
-    attempt.new.extend(new)
-    progress.finished = work
-    handled = progress.lane.handled
-    progress.taken += handled is None or handled.work is not work
-
-
-def _stop(
-    progress: Progress,
-    attempt: Attempt,
-    work: Work,
-    error: BaseException | str,
-    verdict: Verdict,
-    retry_seconds: float | None = None,
-) -> None:
-    attempt.outcomes.append(failure(work, error, verdict=verdict, retry_seconds=retry_seconds))
-    progress.stopped = True
-
-
-def _write_down(attempt: Attempt) -> None:
-    assert attempt.handed_in is not None
-    attempt.handed_in.settle()
-    for progress in attempt.progress:
-        lane = progress.lane
-        lane.done.clear()
-        lane.handled = None
-        for _ in range(progress.taken):
-            lane.work.popleft()
-        if progress.stopped:
-            lane.work.clear()
 
 
 def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:
