@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import asyncpg
 
-from whippletree import log
+from whippletree import log, telemetry
 from whippletree.app import App
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -20,6 +20,7 @@ from whippletree.dispatch.handling import Handling
 from whippletree.errors import InvalidSetting
 from whippletree.store.database import open_pool, prepare, serving, translated
 from whippletree.store.statements import call
+from whippletree.telemetry import Counters
 from whippletree.work.loop import LoopSettings, WorkLoop
 from whippletree.work.receptor_worker import ReceptorWorker
 from whippletree.work.settings import ReceptorSettings
@@ -58,19 +59,20 @@ class Service:
         self.app = app
         self.settings = settings or ServiceSettings()
         self.instance = ServiceInstance(service_name=app.name)
+        self._counters = Counters()
         self._loop: WorkLoop | None = None
         self._keeper: LeaseKeeper | None = None
         self._stopped = asyncio.Event()
 
     @property
-    def turns(self) -> int:
-        """How often the instance has reported and claimed."""
-        return 0 if self._loop is None else self._loop.turns
-
-    @property
-    def kept_alive(self) -> int:
-        """How many leases were renewed for an event loop that was blocked."""
-        return 0 if self._keeper is None else self._keeper.renewed
+    def counters(self) -> Counters:
+        """What this instance has done."""
+        if self._loop is not None:
+            self._counters.batches = self._loop.turns
+            self._counters.active_leases = len(self._loop.coordinator.held.runs())
+        if self._keeper is not None:
+            self._counters.leases_kept_alive = self._keeper.renewed
+        return self._counters
 
     def stop(self, grace: float | None = None) -> None:
         """Ask the instance to end: it claims nothing more, finishes what is begun, and gives back the rest."""
@@ -110,6 +112,7 @@ class Service:
             self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
             if self._stopped.is_set():
                 self._loop.stop(0)
+            telemetry.export(lambda: self.counters, self.app.name)
             log.started(self.app.name, self.instance.instance_id, dsn)
             work = asyncio.create_task(self._work(self._loop, pool), name="whippletree work")
             try:
@@ -169,6 +172,7 @@ class Service:
                     app.router,
                     settings=self.settings.receptors,
                     schema=app.settings.schema,
+                    counters=self._counters,
                 )
             )
         return workers

@@ -1,20 +1,21 @@
 """What others can see of the work: traces that follow a message across processes, and counters.
 
 Only the interface of OpenTelemetry is needed; without its SDK nothing is recorded. A recorded span costs more than a
-small message, so there is one span for a batch, linked to the messages in it, and counters are plain integers that are
+small message, so there is one span for a batch, in the trace of its first message, and counters are plain integers that are
 read when somebody asks for them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context as TraceContext
+from opentelemetry.context import attach, detach
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -26,17 +27,21 @@ _tracer = trace.get_tracer("whippletree")
 class Counters:
     """What one instance has done since it started, and what it holds. The names are those of the metrics."""
 
-    messages_published: int = 0
     inbox_received: int = 0
+    """Messages that were claimed from the inbox."""
     inbox_completed: int = 0
     inbox_failed: int = 0
+    receptor_received: int = 0
+    """Stored events that were claimed for a receptor."""
     receptor_completed: int = 0
     receptor_failed: int = 0
     transactions_committed: int = 0
     leases_lost: int = 0
-    batches: int = 0
-    active_leases: int = 0
     leases_kept_alive: int = 0
+    """Leases that were renewed while the event loop was blocked."""
+    batches: int = 0
+    """Work batches: reports and claims."""
+    active_leases: int = 0
 
 
 GAUGES = frozenset({"active_leases"})
@@ -61,13 +66,32 @@ def trace_of(headers: str | None) -> TraceContext | None:
 
 
 @contextmanager
-def span(name: str, headers: Iterable[str | None], attributes: Mapping[str, Any]) -> Iterator[None]:
-    """A span for a batch: the child of the first message's trace, linked to those of the others."""
-    parents = [context for text in headers if (context := trace_of(text)) is not None]
-    links = [trace.Link(trace.get_current_span(parent).get_span_context()) for parent in parents[1:]]
-    first = parents[0] if parents else None
-    with _tracer.start_as_current_span(name, context=first, links=links, attributes=dict(attributes)):
+def span(name: str, headers: str | None, **attributes: str | int) -> Iterator[None]:
+    """A span for a batch, in the trace of its first message; none where there is no trace to follow."""
+    if (parent := trace_of(headers)) is None:
         yield
+        return
+    with _tracer.start_as_current_span(name, context=parent, attributes=attributes):
+        yield
+
+
+@contextmanager
+def following(headers: str | None) -> Iterator[None]:
+    """Whatever is begun inside belongs to the trace that a message's headers name."""
+    parent = trace_of(headers)
+    if parent is None:
+        yield
+        return
+    token = attach(parent)
+    try:
+        yield
+    finally:
+        detach(token)
+
+
+def traced(headers: str | None) -> bool:
+    """Whether there is a trace to follow. Quick, because every message is asked."""
+    return headers is not None and "traceparent" in headers
 
 
 def export(read: Callable[[], Counters], service: str) -> None:

@@ -310,9 +310,9 @@ async def test_stopping_finishes_what_is_begun_and_gives_back_the_rest(app: wt.A
     async with running(app) as service:
         await begun.wait()
         service.stop()
-        told = service.turns
+        told = service.counters.batches
         # While it waits for its receptor it goes on to report.
-        await until(lambda: _answer(service.turns > told + 2))
+        await until(lambda: _answer(service.counters.batches > told + 2))
         go_on.set()
     assert seen == [0]
     assert await db.fetchval("SELECT count(*) FROM wh_inbox") == 4
@@ -348,7 +348,7 @@ async def test_slow_receptors_keep_little_in_hand(app: wt.App, db: asyncpg.Conne
     async with running(app, settings(concurrency=2, capacity=500)) as service:
         leased = "SELECT count(*) FROM wh_active_streams WHERE instance_id IS NOT NULL"
         await until(lambda: db.fetchval(leased))
-        await until(lambda: _answer(service.turns > 5))
+        await until(lambda: _answer(service.counters.batches > 5))
         assert await db.fetchval(leased) <= 50
         go_on.set()
         await drained(db)

@@ -154,7 +154,7 @@ async def test_a_receptor_that_blocks_the_event_loop_costs_no_lease(dsn: Dsn, db
         await until(lambda: _true(len(handled) == 5))
         await app.publish(Reserve("blocks"))
         await drained(db)
-        assert service.kept_alive > 0
+        assert service.counters.leases_kept_alive > 0
     assert sorted(handled) == ["blocks", *(f"order-{n}" for n in range(5))], "nothing was handed out twice"
 
 

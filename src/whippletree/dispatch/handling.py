@@ -16,6 +16,7 @@ from whippletree.errors import Error, ReceptorFailed, UnknownName
 from whippletree.message.envelope import ClaimedMessage, ReceptorWork
 from whippletree.message.type_names import MessageTypes
 from whippletree.store.transaction import Transaction
+from whippletree.telemetry import following, traced
 
 Work = ClaimedMessage | ReceptorWork
 _Key = tuple[str, str, int]
@@ -77,6 +78,14 @@ class Handling:
 
         Raises `CallFailed` for the first that raised.
         """
+        if not traced(headers := headers_of(work)):
+            return await self._call(found, work, transaction, threads)
+        with following(headers):
+            return await self._call(found, work, transaction, threads)
+
+    async def _call(
+        self, found: Found, work: Work, transaction: Transaction | None, threads: Executor | None
+    ) -> list[object]:
         returned: list[object] = []
         for receptor in found.receptors:
             if work.attempts > receptor.retry.attempts:
@@ -149,6 +158,11 @@ def context_of(work: Work) -> Context:
         causation_id=work.causation_id,
         headers=headers,
     )
+
+
+def headers_of(work: Work) -> str | None:
+    """The headers of a message, the metadata of an event."""
+    return work.headers if isinstance(work, ClaimedMessage) else work.metadata
 
 
 def _around(work: Work, receptor: Receptor, transaction: Transaction | None) -> Surroundings:

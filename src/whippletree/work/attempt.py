@@ -71,4 +71,5 @@ def write_down(attempt: Attempt) -> None:
         for _ in range(progress.taken):
             lane.work.popleft()
         if progress.stopped:
+            lane.left = len(lane.work)
             lane.work.clear()

@@ -19,7 +19,7 @@ import asyncpg
 from whippletree.claim.coordinator import HandedIn, WorkCoordinator
 from whippletree.complete.error_text import sqlstate
 from whippletree.complete.retry import Next, decide
-from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled, Work
+from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled, Work, headers_of
 from whippletree.dispatch.receptor import Receptor
 from whippletree.dispatch.routing import Origin, Router
 from whippletree.errors import Error
@@ -28,6 +28,7 @@ from whippletree.store import publishing
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
+from whippletree.telemetry import Counters, following
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
 
@@ -61,9 +62,9 @@ class CommitGroups:
         *,
         schema: str,
         threads: Executor | None = None,
+        counters: Counters | None = None,
     ) -> None:
-        self.committed = 0
-        """Transactions that were committed."""
+        self._counters = counters or Counters()
         self._connections = connections
         self._coordinator = coordinator
         self._handling = handling
@@ -124,7 +125,7 @@ class CommitGroups:
             if connection.is_closed():
                 raise ConnectionLost(attempt) from error
             raise CannotCommit from error
-        self.committed += 1
+        self._counters.transactions_committed += 1
         write_down(attempt)
 
     async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
@@ -218,8 +219,9 @@ class CommitGroups:
         if returned:
             origin = Origin(correlation_id=work.correlation_id or work.message_id, causation_id=work.message_id)
             try:
-                for message in returned:
-                    self._router.add(message, new, origin)
+                with following(headers_of(work)):
+                    for message in returned:
+                        self._router.add(message, new, origin)
             except Error as error:
                 raise CallFailed(receptor, error) from error
         return new

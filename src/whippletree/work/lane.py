@@ -60,6 +60,8 @@ class Lane:
     """Who works on it."""
     size: int = 0
     """How many messages it began with."""
+    left: int = 0
+    """How many of them failed or were given back."""
 
     def __post_init__(self) -> None:
         self.size = len(self.work)
@@ -70,6 +72,13 @@ class Lane:
         if done:
             self.reported = done[-1].message_id
         return done
+
+    def fail(self, outcome: Outcome) -> None:
+        """The head has failed, which gives back what follows in the stream."""
+        self.done.append(outcome)
+        self.left = len(self.work) + (self.handled is not None)
+        self.handled = None
+        self.work.clear()
 
     def holds(self, message_ids: Collection[UUID]) -> bool:
         """Whether one of these is among what has not been committed."""
@@ -83,6 +92,7 @@ class Lane:
         left = self.handled.work if self.handled else self.work[0] if self.work else None
         if left is not None:
             self.done.append(MessageRelease(MessageId(left.message_id), left.queue))
+            self.left = len(self.work) + (self.handled is not None)
         self.handled = None
         self.work.clear()
 

@@ -20,12 +20,13 @@ from whippletree.claim.batch import WorkBatch
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.complete.error_text import error_text, sqlstate
 from whippletree.complete.retry import Next, decide
-from whippletree.dispatch.handling import CallFailed, Handling, Unhandled
+from whippletree.dispatch.handling import CallFailed, Handling, Unhandled, headers_of
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
 from whippletree.errors import StoreUnavailable
 from whippletree.message.envelope import Queue
 from whippletree.message.outcome import Outcome, Rejection, Verdict
+from whippletree.telemetry import Counters, span
 from whippletree.work import log
 from whippletree.work.commit_group import GROUP_LIMIT, CannotCommit, CommitGroups, ConnectionLost
 from whippletree.work.lane import Handled, Lane, completion, failure, lanes_of
@@ -49,14 +50,16 @@ class ReceptorWorker:
         *,
         settings: ReceptorSettings | None = None,
         schema: str = "whippletree",
+        counters: Counters | None = None,
     ) -> None:
         self.settings = settings or ReceptorSettings()
-        self.handled = 0
-        self.failed = 0
+        self._counters = counters or Counters()
         self._coordinator = coordinator
         self._handling = handling
         self._threads = ThreadPoolExecutor(self.settings.concurrency, thread_name_prefix="whippletree receptor")
-        self._groups = CommitGroups(connections, coordinator, handling, router, schema=schema, threads=self._threads)
+        self._groups = CommitGroups(
+            connections, coordinator, handling, router, schema=schema, threads=self._threads, counters=self._counters
+        )
         queues = [str(Queue.INBOX), *(receptor.queue for receptor in receptors if receptor.event_types)]
         smallest = max(self.settings.concurrency, GROUP_LIMIT)
         self._rooms = {q: Room(smallest=smallest, largest=self.settings.capacity) for q in queues}
@@ -86,6 +89,7 @@ class ReceptorWorker:
             if lane.queue not in self._rooms:
                 continue
             self._rooms[lane.queue].taken(lane.size)
+            self._count(lane, "received", lane.size)
             before = self._lanes.get((lane.queue, lane.stream_id))
             self._lanes[lane.queue, lane.stream_id] = lane
             if before is None:
@@ -157,6 +161,7 @@ class ReceptorWorker:
         """Nothing is left of a lane but what is to be reported."""
         if not lane.lost:
             self._outcomes += lane.hand_over()
+            self._count(lane, "completed", lane.size - lane.left)
         self._rooms[lane.queue].ended(lane.size, asyncio.get_running_loop().time() - lane.taken_at)
         if self._lanes.get((lane.queue, lane.stream_id)) is lane:
             del self._lanes[lane.queue, lane.stream_id]
@@ -166,9 +171,14 @@ class ReceptorWorker:
             self._idle.set()
         self._changed()
 
+    def _count(self, lane: Lane, what: str, count: int) -> None:
+        name = f"{'inbox' if lane.queue == Queue.INBOX else 'receptor'}_{what}"
+        setattr(self._counters, name, getattr(self._counters, name) + count)
+
     def _lose(self, lane: Lane) -> None:
         if not lane.lost:
             log.lease_lost(lane.queue, lane.stream_id)
+            self._counters.leases_lost += 1
             lane.lost = True
             if lane.task is not None:
                 lane.task.cancel()
@@ -181,7 +191,8 @@ class ReceptorWorker:
             lane.task = task
             self._calling.add(lane)
             try:
-                await self._call(lane)
+                with span("receptors", headers_of(lane.work[0]), queue=lane.queue, messages=len(lane.work)):
+                    await self._call(lane)
             except asyncio.CancelledError:
                 if not lane.lost:
                     raise
@@ -208,7 +219,6 @@ class ReceptorWorker:
                 self._judge(lane, failed)
                 return
             lane.work.popleft()
-            self.handled += 1
             if returned or found.external:
                 lane.handled = Handled(work, found.receptors[0], returned)
                 return
@@ -227,11 +237,8 @@ class ReceptorWorker:
         self._fail(lane, failure(work, failed.error, verdict=verdict, retry_seconds=decision.retry_seconds))
 
     def _fail(self, lane: Lane, outcome: Outcome) -> None:
-        self.failed += 1
-        lane.done.append(outcome)
-        lane.handled = None
-        # The failure gives back what follows in the stream.
-        lane.work.clear()
+        self._count(lane, "failed", 1)
+        lane.fail(outcome)
 
     async def _commit_forever(self) -> None:
         task = asyncio.current_task()
