@@ -1,8 +1,8 @@
 """What others can see of the work: traces that follow a message across processes, and counters.
 
 Only the interface of OpenTelemetry is needed; without its SDK nothing is recorded. A recorded span costs more than a
-small message, so there is one span for a batch, in the trace of its first message, and counters are plain integers that are
-read when somebody asks for them.
+small message, so there is one span for a batch, in the trace of its first message, and counters are plain integers that
+are read when somebody asks for them.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ class ReceptorWorker:
         self._groups = CommitGroups(
             connections, coordinator, handling, router, schema=schema, threads=self._threads, counters=self._counters
         )
+        smallest, largest = max(self.settings.concurrency, GROUP_LIMIT), self.settings.capacity
         queues = [str(Queue.INBOX), *(receptor.queue for receptor in receptors if receptor.event_types)]
-        smallest = max(self.settings.concurrency, GROUP_LIMIT)
-        self._rooms = {q: Room(smallest=smallest, largest=self.settings.capacity) for q in queues}
+        self._rooms = {queue: Room(smallest=smallest, largest=largest) for queue in queues}
         self._lanes: dict[tuple[str, object], Lane] = {}
         self._next: dict[Lane, Lane] = {}
         self._calling: set[Lane] = set()
@@ -136,11 +136,9 @@ class ReceptorWorker:
 
     def _pass_on(self, lane: Lane) -> None:
         """To whom the next message of a lane belongs. While stopping, only what is half done goes on."""
-        if lane.lost or (self._stopping and lane.handled is None):
-            if not lane.lost:
-                lane.give_back()
-            self._put_away(lane)
-        elif lane.handled is None and not lane.work:
+        if self._stopping and lane.handled is None:
+            lane.give_back()
+        if lane.lost or (lane.handled is None and not lane.work):
             self._put_away(lane)
         elif lane.handled is None and not self._handling.transactional(lane.work[0]):
             self._callers.put_nowait(lane)

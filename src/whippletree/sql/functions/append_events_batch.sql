@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION append_events_batch(p_events jsonb, p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_read record;

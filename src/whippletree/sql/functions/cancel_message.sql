@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION cancel_message(p_schedule_key text)
 RETURNS boolean
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   DELETE FROM wh_scheduled_messages WHERE schedule_key = p_schedule_key;

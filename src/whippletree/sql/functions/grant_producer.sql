@@ -7,7 +7,8 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM grant_functions(p_role, ARRAY['store_message', 'store_outbox', 'store_outbox_batch', 'store_inbox',
-    'store_inbox_batch', 'receive_messages', 'append_events', 'stream_id_of', 'awaited_version', 'has_applied', 'why_not_applied']);
+    'store_inbox_batch', 'receive_messages', 'append_events', 'append_events_batch',
+    'publish_messages', 'cancel_message', 'stream_id_of', 'awaited_version', 'has_applied', 'why_not_applied']);
   EXECUTE format('GRANT INSERT ON wh_outbox, wh_inbox TO %I', p_role);
   -- With these every process checks at its start that the schema is as new as itself.
   EXECUTE format('GRANT SELECT ON wh_migrations, wh_installation TO %I', p_role);

@@ -9,7 +9,7 @@ BEGIN
   PERFORM grant_producer(p_role);
   PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'report_work', 'leave',
     'require_partition_count', 'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
-    'park_deliveries',
+    'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages',
     -- What happened to a call whose answer was lost.
     'end_lost_calls', 'resume_claims', 'finished_messages',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION keep_alive(
   p_instance_id uuid, p_queues text[], p_stream_ids uuid[], p_lease_tokens bigint[], p_lease_seconds double precision)
 RETURNS integer[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION publish_messages(
   p_events jsonb, p_outbox jsonb, p_inbox jsonb, p_scheduled jsonb, p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_versions bigint[] := '{}';

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION set_aside(
   p_queue text, p_stream_id uuid, p_version bigint, p_attempts integer, p_error text, p_as_of timestamptz DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_as_of timestamptz := COALESCE(p_as_of, clock_timestamp());

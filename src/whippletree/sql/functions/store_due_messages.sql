@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION store_due_messages(p_limit integer DEFAULT 500, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS double precision
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_outbox jsonb;
