@@ -55,14 +55,14 @@ class Publishing:
         """
         origin = _origin(at, after, key, cause, correlation_id, expected_version)
         new, routed = self._routed([message], origin)
-        return _receipts(routed, await self._send(new, on))[0]
+        return self._receipts(routed, await self._send(new, on))[0]
 
     async def publish_all(
         self, messages: Iterable[object], *, on: AsyncConnection | None = None, cause: Context | None = None
     ) -> Sequence[Receipt]:
         """Publish several messages in one step, in the order given; all of them or none."""
         new, routed = self._routed(messages, _origin(cause=cause))
-        return _receipts(routed, await self._send(new, on))
+        return self._receipts(routed, await self._send(new, on))
 
     def publish_sync(
         self,
@@ -79,14 +79,14 @@ class Publishing:
         """`publish` for callers that do not await."""
         origin = _origin(at, after, key, cause, correlation_id, expected_version)
         new, routed = self._routed([message], origin)
-        return _receipts(routed, self._send_sync(new, on))[0]
+        return self._receipts(routed, self._send_sync(new, on))[0]
 
     def publish_all_sync(
         self, messages: Iterable[object], *, on: SyncConnection | None = None, cause: Context | None = None
     ) -> Sequence[Receipt]:
         """`publish_all` for callers that do not await."""
         new, routed = self._routed(messages, _origin(cause=cause))
-        return _receipts(routed, self._send_sync(new, on))
+        return self._receipts(routed, self._send_sync(new, on))
 
     async def cancel(self, key: str, *, on: AsyncConnection | None = None) -> bool:
         """Take back a command that was scheduled under a key. False when it is too late, or there was none."""
@@ -117,6 +117,19 @@ class Publishing:
     def _routed(self, messages: Iterable[object], origin: Origin) -> tuple[NewMessages, list[Routed]]:
         new = NewMessages()
         return new, [self.router.add(message, new, origin) for message in messages]
+
+    def _receipts(self, routed: Sequence[Routed], versions: Sequence[int]) -> Sequence[Receipt]:
+        of_events = iter(versions)
+        return [
+            Receipt(
+                message_id=each.message_id,
+                stream_id=each.stream_id,
+                version=next(of_events) if each.is_event else None,
+                schema=self.settings.schema,
+                connections=self._own_connections,
+            )
+            for each in routed
+        ]
 
     async def _send(self, new: NewMessages, on: AsyncConnection | None) -> Sequence[int]:
         if on is not None:
@@ -172,15 +185,3 @@ def _origin(
         due_at=at,
         key=key,
     )
-
-
-def _receipts(routed: Sequence[Routed], versions: Sequence[int]) -> Sequence[Receipt]:
-    of_events = iter(versions)
-    return [
-        Receipt(
-            message_id=each.message_id,
-            stream_id=each.stream_id,
-            version=next(of_events) if each.is_event else None,
-        )
-        for each in routed
-    ]

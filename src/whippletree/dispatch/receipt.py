@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from whippletree.message.ids import MessageId, StreamId
+import asyncpg
+
+from whippletree.errors import UsageError
+from whippletree.message.ids import EventId, MessageId, StreamId
+from whippletree.store import receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +22,21 @@ class Receipt:
     """None for a message that stands alone."""
     version: int | None
     """The place of an event in its stream. None for a command, whose place is known when it has arrived."""
+    schema: str = field(repr=False)
+    connections: Callable[[], asyncpg.Pool[asyncpg.Record]] = field(repr=False, compare=False)
+
+    async def applied(self, perspective: str | Callable[..., Any], *, timeout: float = 5) -> None:  # noqa: ASYNC109
+        """Return when this event is in the perspective's rows, on whichever instance it runs. Commit first.
+
+        Raises `NotApplied` when the time is up, which says what keeps it. Looks on connections of the app's own.
+        """
+        if self.stream_id is None or self.version is None:
+            raise UsageError("a command is applied by no perspective; wait for the event that it leads to")
+        stored = receipt.Receipt(
+            self.stream_id,
+            [EventId(self.message_id)],
+            [self.version],
+            connections=self.connections(),
+            schema=self.schema,
+        )
+        await stored.applied(perspective, timeout=timeout)

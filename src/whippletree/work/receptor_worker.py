@@ -243,8 +243,7 @@ class ReceptorWorker:
         assert task is not None
         while True:
             lanes = [await self._committers.get()]
-            while len(lanes) < GROUP_LIMIT and not self._committers.empty():
-                lanes.append(self._committers.get_nowait())
+            lanes += [self._committers.get_nowait() for _ in range(min(GROUP_LIMIT - 1, self._committers.qsize()))]
             for lane in lanes:
                 lane.task = task
             try:
@@ -282,7 +281,7 @@ class ReceptorWorker:
 
     async def _commit_alone(self, lane: Lane) -> None:
         """One message in a transaction of its own: if that cannot be committed either, the message has failed."""
-        error: BaseException | None = None
+        error = None
         for _ in range(_TRIES_ALONE):
             try:
                 await self._groups.attempt([lane], limit=1)
