@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+import asyncpg
+
+from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.publishing import Publishing
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
-from whippletree.errors import InvalidSetting
+from whippletree.dispatch.transport import DeliveringTransport, Transport
+from whippletree.errors import DuplicateName, InvalidSetting
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
 from whippletree.message.upcast import Upcaster
 from whippletree.settings import Settings
@@ -26,6 +31,18 @@ C = TypeVar("C", bound=type[Any])
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 U = TypeVar("U", bound=Upcaster)
+
+TransportFactory = Callable[
+    ["asyncpg.Pool[asyncpg.Record]", WorkCoordinator], AbstractAsyncContextManager[Transport | DeliveringTransport]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How a service is connected to others."""
+
+    factory: TransportFactory
+    receives: frozenset[str]
 
 
 class App(Publishing):
@@ -46,6 +63,7 @@ class App(Publishing):
         self.types = MessageTypes()
         self.providers = Providers()
         self.receptors = Receptors(self.types, self.providers)
+        self.outside: Outside | None = None
         found = settings
 
         def load() -> Settings:
@@ -118,6 +136,18 @@ class App(Publishing):
     def provide(self, python_type: type[T], factory: Callable[[], T] | Callable[[], Any]) -> None:
         """Give functions that ask for this type what the factory makes, for each call. It may be asynchronous."""
         self.providers.add(python_type, factory)
+
+    def transport(self, factory: TransportFactory, *, receives: Collection[str] = ()) -> None:
+        """Publish the outbox over the transport that the factory makes, and take in these topics from it.
+
+        The factory is given the connections and the coordinator of the running instance, and returns a transport as an
+        asynchronous context.
+        """
+        if self.outside is not None:
+            raise DuplicateName(f"{self.name} has a transport already; one transport can route to several")
+        if isinstance(receives, str):
+            raise InvalidSetting(f"receives is a text; give a list of topics, such as [{receives!r}]")
+        self.outside = Outside(factory, frozenset(receives))
 
     def upcaster(self, name: str, *, shape: int, becomes: str | None = None) -> Callable[[U], U]:
         """Let a function lift the JSON of a stored message from `shape` to the next one, or to another type."""

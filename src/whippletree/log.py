@@ -28,3 +28,8 @@ def ending_at_once() -> None:
 
 def schedule_failed(error: BaseException) -> None:
     _log.warning("scheduled messages could not be stored, trying again: %s", error_text(error))
+
+
+def found(severity: str, words: str) -> None:
+    """What is not as it should be, at the start."""
+    _log.log(logging.WARNING if severity == "warning" else logging.ERROR, "%s: %s", severity, words)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import asyncpg
 
@@ -17,16 +18,20 @@ from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.keeper import LeaseKeeper
 from whippletree.claim.session import InstanceSession
 from whippletree.dispatch.handling import Handling
-from whippletree.errors import InvalidSetting
+from whippletree.dispatch.transport import Transport
+from whippletree.errors import InvalidSetting, StoreError
 from whippletree.store.database import open_pool, prepare, serving, translated
+from whippletree.store.startup import Severity, examine
 from whippletree.store.statements import call
 from whippletree.telemetry import Counters
+from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.outbox_worker import OutboxWorker
 from whippletree.work.receptor_worker import ReceptorWorker
 from whippletree.work.settings import ReceptorSettings
 from whippletree.work.worker import Worker
 
-KINDS = ("receptors", "schedule")
+KINDS = ("receptors", "schedule", "outbox", "receive")
 """The kinds of work that an instance can do."""
 
 
@@ -60,6 +65,7 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.instance = ServiceInstance(service_name=app.name)
         self._counters = Counters()
+        self._receiver: InboxReceiver | None = None
         self._loop: WorkLoop | None = None
         self._keeper: LeaseKeeper | None = None
         self._stopped = asyncio.Event()
@@ -108,7 +114,12 @@ class Service:
             session = await stack.enter_async_context(
                 InstanceSession(direct, coordinator, schema=self.app.settings.schema)
             )
+            await self._look(pool)
             workers = self._workers(coordinator, pool)
+            if self.app.outside is not None and {"outbox", "receive"} & set(self.settings.kinds):
+                transport = await stack.enter_async_context(self.app.outside.factory(pool, coordinator))
+                workers += self._outbox_worker(transport)
+                self._receiver = self._inbox_receiver(transport, pool)
             self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
             if self._stopped.is_set():
                 self._loop.stop(0)
@@ -124,15 +135,25 @@ class Service:
             work.result()
 
     async def _work(self, loop: WorkLoop, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        schedule = None
+        beside: list[asyncio.Task[None]] = []
         if "schedule" in self.settings.kinds:
-            schedule = asyncio.create_task(self._store_due(pool), name="whippletree schedule")
+            beside.append(asyncio.create_task(self._store_due(pool), name="whippletree schedule"))
+        if self._receiver is not None:
+            beside.append(asyncio.create_task(self._receiver.run(), name="whippletree receive"))
         try:
             await loop.run()
         finally:
-            if schedule is not None:
-                schedule.cancel()
-                await asyncio.wait([schedule])
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _look(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Say what is wrong with what the instance relies on; what makes it impossible is raised."""
+        async with pool.acquire() as connection:
+            for finding in await examine(connection, self.app.settings.schema):
+                if finding.severity is Severity.ERROR:
+                    raise StoreError(str(finding))
+                log.found(finding.severity, str(finding))
 
     async def _store_due(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         """Store scheduled messages as they become due."""
@@ -159,7 +180,7 @@ class Service:
                     names = sorted(self.app.receptors.stored_types(receptor))
                     await pool.execute(statement, receptor.name, names)
 
-    def _workers(self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]) -> Sequence[Worker]:
+    def _workers(self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]) -> list[Worker]:
         app = self.app
         workers: list[Worker] = []
         if "receptors" in self.settings.kinds:
@@ -176,6 +197,19 @@ class Service:
                 )
             )
         return workers
+
+    def _outbox_worker(self, transport: Transport) -> list[Worker]:
+        return [OutboxWorker(transport)] if "outbox" in self.settings.kinds else []
+
+    def _inbox_receiver(self, transport: Any, pool: asyncpg.Pool[asyncpg.Record]) -> InboxReceiver | None:
+        outside = self.app.outside
+        if outside is None or not outside.receives or "receive" not in self.settings.kinds:
+            return None
+        if not hasattr(transport, "subscribe"):
+            raise InvalidSetting(f"{type(transport).__name__} delivers nothing; leave out receives=")
+        return InboxReceiver(
+            transport, pool, topics=outside.receives, group=self.app.name, schema=self.app.settings.schema
+        )
 
     def _coordinator_settings(self) -> CoordinatorSettings:
         # Policies park; the coordinator's own limit is only for what ends the process each time.

@@ -17,6 +17,7 @@ from whippletree.settings import valid_schema
 from whippletree.store.database import translated
 from whippletree.store.pooler import sharing
 from whippletree.store.schema import difference_of
+from whippletree.store.transaction import Connection
 
 
 class Severity(StrEnum):
@@ -47,7 +48,7 @@ class Finding:
 class _Examined:
     """What every check looks at."""
 
-    connection: asyncpg.Connection
+    connection: Connection
     schema: str
     clock: Callable[[], datetime]
 
@@ -67,7 +68,7 @@ _SETTINGS = """
 
 
 async def examine(
-    connection: asyncpg.Connection, schema: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    connection: Connection, schema: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> Sequence[Finding]:
     """Everything that is wrong, the worst first; empty when all is well. The connection is in no transaction."""
     examined = _Examined(connection=connection, schema=valid_schema(schema), clock=clock)
