@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from benchmarks import claim_cost, drain, idle, limits, pair, receptors, snapshot, store
+from benchmarks import claim_cost, drain, idle, limits, pair, perspectives, receptors, runtime, snapshot, store
 from benchmarks.loop import loop_factory
 from benchmarks.peers import drains
 from benchmarks.place import Run, private_server
@@ -19,11 +19,13 @@ BENCHMARKS: dict[str, Callable[[Run], Awaitable[list[Figure]]]] = {
     "limits": limits.measure,
     "store": store.measure,
     "drain": drain.measure,
+    "runtime": runtime.measure,
     "pair": pair.measure,
     "receptors": receptors.measure,
     "claim": claim_cost.measure,
     "idle": idle.measure,
     "snapshot": snapshot.measure,
+    "perspectives": perspectives.measure,
 }
 
 

@@ -20,7 +20,8 @@ from whippletree.claim.session import InstanceSession
 from whippletree.dispatch.handling import Handling
 from whippletree.dispatch.transport import Transport
 from whippletree.errors import InvalidSetting, StoreError
-from whippletree.store.database import open_pool, prepare, serving, translated
+from whippletree.settings import Dsn
+from whippletree.store.database import open_connection, open_pool, prepare, serving, translated
 from whippletree.store.startup import Severity, examine
 from whippletree.store.statements import call
 from whippletree.telemetry import Counters
@@ -114,7 +115,7 @@ class Service:
             session = await stack.enter_async_context(
                 InstanceSession(direct, coordinator, schema=self.app.settings.schema)
             )
-            await self._look(pool)
+            await self._look(dsn)
             workers = self._workers(coordinator, pool)
             if self.app.outside is not None and {"outbox", "receive"} & set(self.settings.kinds):
                 transport = await stack.enter_async_context(self.app.outside.factory(pool, coordinator))
@@ -147,13 +148,17 @@ class Service:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-    async def _look(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    async def _look(self, dsn: Dsn) -> None:
         """Say what is wrong with what the instance relies on; what makes it impossible is raised."""
-        async with pool.acquire() as connection:
-            for finding in await examine(connection, self.app.settings.schema):
-                if finding.severity is Severity.ERROR:
-                    raise StoreError(str(finding))
-                log.found(finding.severity, str(finding))
+        connection = await open_connection(dsn)
+        try:
+            findings = await examine(connection, self.app.settings.schema)
+        finally:
+            await connection.close()
+        for finding in findings:
+            if finding.severity is Severity.ERROR:
+                raise StoreError(str(finding))
+            log.found(finding.severity, str(finding))
 
     async def _store_due(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         """Store scheduled messages as they become due."""

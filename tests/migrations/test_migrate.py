@@ -155,7 +155,7 @@ async def test_a_name_that_is_no_schema_name_is_refused(connection: asyncpg.Conn
 async def test_an_upgrade_is_printed_since_a_migration() -> None:
     *_, newest = migration_names()
     printed = script("whippletree", since=newest)
-    assert "CREATE TABLE" not in printed
+    assert "\nCREATE TABLE" not in printed
     assert "CREATE OR REPLACE FUNCTION process_work_batch" in printed
     with pytest.raises(StoreError, match="no migration is called"):
         script("whippletree", since="0000_nonsense")

@@ -27,7 +27,7 @@ from whippletree.message.outcome import (
     Refusal,
     Rejection,
 )
-from whippletree.store.database import translated
+from whippletree.store.database import lent, translated
 from whippletree.store.new_messages import as_json, require_storable
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection
@@ -155,7 +155,7 @@ class WorkCoordinator:
 
     async def _report_alone(self, outcomes: Sequence[Outcome], as_of: datetime | None) -> Sequence[Rejection]:
         with translated():
-            async with self._connections.acquire() as connection, connection.transaction():
+            async with lent(self._connections) as connection, connection.transaction():
                 handed_in = await self.report(outcomes, on=connection, as_of=as_of)
         handed_in.settle()
         return handed_in.rejected
@@ -165,7 +165,7 @@ class WorkCoordinator:
         if WorkBatchFlags.SKIP_CLAIM not in report.flags:
             claim = {str(queue): limit for queue, limit in report.limits.items()}
         with translated():
-            async with self._connections.acquire() as connection:
+            async with lent(self._connections) as connection:
                 if self._partitions_version == -1 and self.settings.partition_count is not None:
                     await connection.execute(self._require_partition_count, self.settings.partition_count)
                 # Asked before anything is handed in: if this connection is lost too, nothing has been taken in yet.

@@ -67,8 +67,8 @@ class HeldWork:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def holds(self, queue: str, message_id: UUID) -> bool:
-        """Whether a piece of work is in hand and its end not yet accepted."""
+    def unsettled(self, queue: str, message_id: UUID) -> bool:
+        """Whether a piece of work is in hand whose end is not accepted yet."""
         return (queue, message_id) in self._runs
 
     def runs(self) -> list[Run]:
@@ -142,6 +142,11 @@ class HeldWork:
             self._drop(run, run.messages)
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
+
+    def holds(self, work: Work) -> bool:
+        """Whether a piece of work is still in hand, under the lease that it came with."""
+        run = self._runs.get((work.queue, work.message_id))
+        return run is not None and run.lease_token == work.lease_token
 
     def forget(self, runs: Iterable[Run]) -> None:
         """Let go of runs, whatever the database says of them."""

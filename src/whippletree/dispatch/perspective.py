@@ -122,6 +122,8 @@ def _fold(
         raise InvalidSetting(f"the row of {name} is not one class; {usage}")
     if rows[0] not in invocation.returns:
         raise InvalidSetting(f"{name} is not said to return a {rows[0].__name__}; {usage}")
+    if settings.key is not None and settings.inline:
+        raise InvalidSetting(f"{name} chooses its keys, so appends to different streams would meet; drop inline=True")
     columns = read_columns(settings.columns, rows[0], name)
     return Perspective(
         name=name,
@@ -148,8 +150,8 @@ def _hand_written(
     invocation = read_signature(function, name=name, providers=providers, names=names)
     if not invocation.takes_transaction:
         raise InvalidSetting(
-            f"{name} does not ask for the transaction, so what it writes could not commit with its checkpoint; {usage}"
-            ". A fold is a plain def"
+            f"{name} does not ask for the transaction, so its writes could not commit with its checkpoint; {usage}. "
+            "A fold is a plain def"
         )
     if settings.columns or settings.indexes or settings.key:
         raise InvalidSetting(f"{name} writes its own tables; columns, indexes and key are for a fold, a plain def")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
 import asyncpg
+import asyncpg.pool
 
 from whippletree.errors import (
     Error,
@@ -112,6 +113,20 @@ async def prepare(dsn: Dsn, settings: Settings) -> None:
         await connection.close()
 
 
+@asynccontextmanager
+async def lent(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
+    """A connection of a pool. That it dies while it is given back changes nothing of what was done on it, and must not
+    look as if it did: the pool has parted with it by then."""
+    connection = await pool.acquire()
+    try:
+        yield connection
+    finally:
+        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+            await pool.release(connection)
+
+
 async def _leave_as_it_is(_: object) -> None:
     """Saves a round trip for every call."""
 
@@ -125,7 +140,8 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(f"the connection was lost: {type(error).__name__}") from error
     except asyncpg.PostgresError as error:
         raise _translate(error) from None
-    except (asyncpg.InterfaceError, OSError) as error:
+    # The driver's own confusion, when a connection dies under a call and is given back to its pool.
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         raise StoreUnavailable(f"the connection was lost: {error}") from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -18,10 +18,14 @@ from whippletree.message.upcast import Upcasters
 from whippletree.store.database import translated
 from whippletree.store.receipt import Receipt
 from whippletree.store.statements import call
+from whippletree.store.transaction import Connection
 
 Executor: TypeAlias = (
     "asyncpg.Connection | asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Pool[asyncpg.Record]"
 )
+
+
+Inline: TypeAlias = Callable[[StreamId, int, Connection], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,12 @@ class EventStore:
         *,
         schema: str = "whippletree",
         upcasters: Upcasters | None = None,
+        inline: Inline | None = None,
     ) -> None:
+        """`inline` is called after each append, in its transaction, with the stream and its last version."""
         self._connections = connections
         self._schema = schema
+        self._inline = inline
         self._upcasters = upcasters or Upcasters()
         self._append = call(schema, "append_events", 11)
         self._read = call(schema, "read_events", 7)
@@ -73,7 +80,15 @@ class EventStore:
                 event.check()
             except InvalidMessage as error:
                 raise InvalidMessage(f"event {place} ({event.event_id}): {error}") from None
-        executor = on or self._connections
+        if self._inline and (on is None or isinstance(on, asyncpg.Pool)):
+            with translated():
+                async with self._connections.acquire() as connection, connection.transaction():
+                    return await self._append_on(connection, stream, events, expected_version)
+        return await self._append_on(on or self._connections, stream, events, expected_version)
+
+    async def _append_on(
+        self, executor: Executor, stream: UUID | str, events: Sequence[NewEvent], expected_version: int | None
+    ) -> Receipt:
         count = len(events)
         with translated():
             stream_id = await self._identify(stream, executor)
@@ -91,6 +106,8 @@ class EventStore:
                 [] if expected_version is None else [stream_id],
                 [] if expected_version is None else [expected_version],
             )
+            if self._inline and not isinstance(executor, asyncpg.Pool):
+                await self._inline(stream_id, versions[-1], executor)
         return Receipt(
             stream_id,
             [event.event_id for event in events],

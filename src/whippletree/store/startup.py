@@ -17,7 +17,6 @@ from whippletree.settings import valid_schema
 from whippletree.store.database import translated
 from whippletree.store.pooler import sharing
 from whippletree.store.schema import difference_of
-from whippletree.store.transaction import Connection
 
 
 class Severity(StrEnum):
@@ -48,7 +47,7 @@ class Finding:
 class _Examined:
     """What every check looks at."""
 
-    connection: Connection
+    connection: asyncpg.Connection
     schema: str
     clock: Callable[[], datetime]
 
@@ -68,7 +67,7 @@ _SETTINGS = """
 
 
 async def examine(
-    connection: Connection, schema: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    connection: asyncpg.Connection, schema: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> Sequence[Finding]:
     """Everything that is wrong, the worst first; empty when all is well. The connection is in no transaction."""
     examined = _Examined(connection=connection, schema=valid_schema(schema), clock=clock)

@@ -25,6 +25,7 @@ from whippletree.dispatch.routing import Origin, Router
 from whippletree.errors import Error
 from whippletree.message.outcome import Verdict
 from whippletree.store import publishing
+from whippletree.store.database import lent
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
@@ -80,7 +81,7 @@ class CommitGroups:
         the others begin again. Raises `CannotCommit`, with nothing done; `ConnectionLost` when nobody knows.
         """
         while live := [lane for lane in lanes if not lane.lost]:
-            async with self._connections.acquire() as connection:
+            async with lent(self._connections) as connection:
                 attempt = Attempt(savepoints=self._careful > 0 or limit == 1)
                 transaction = connection.transaction(isolation="read_committed")
                 try:

@@ -142,7 +142,7 @@ class ReceptorWorker:
             self._put_away(lane)
         elif lane.handled is None and not self._handling.transactional(lane.work[0]):
             self._callers.put_nowait(lane)
-        elif lane.reported is not None and self._coordinator.held.holds(lane.queue, lane.reported):
+        elif lane.reported is not None and self._coordinator.held.unsettled(lane.queue, lane.reported):
             # A commit would overtake the report of what came before in this stream.
             self._unsettled.append(lane)
             self._changed()

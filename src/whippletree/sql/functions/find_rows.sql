@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION find_rows(
   p_perspective_name text, p_values jsonb DEFAULT '{}', p_after text DEFAULT NULL, p_limit bigint DEFAULT NULL)
 RETURNS TABLE (key text, "row" jsonb, version bigint, updated_at timestamptz)
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_known wh_perspectives;

@@ -6,7 +6,7 @@ RETURNS TABLE (
   place integer, version bigint, event_type text, shape integer, payload json, event_id uuid, metadata json,
   correlation_id uuid, causation_id uuid, created_at timestamptz)
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION read_rows(p_perspective_name text, p_generation integer, p_keys text[])
 RETURNS TABLE (place integer, "row" jsonb)
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION register_perspective_rows(
   p_perspective_name text, p_key_type text, p_columns jsonb, p_indexes jsonb)
 RETURNS integer
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_known wh_perspectives;
@@ -16,6 +16,7 @@ BEGIN
     AND has_indexes(rows_table(p_perspective_name, v_known.live_generation), p_indexes) THEN
     RETURN v_known.live_generation;
   END IF;
+  PERFORM require_columns(p_columns);
   -- Folds hold it shared, so nobody writes while the table changes.
   PERFORM pg_advisory_xact_lock(lock_key('perspective:' || p_perspective_name));
   INSERT INTO wh_perspectives (perspective_name, key_type, columns)

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION save_checkpoints(
   p_queues text[], p_stream_ids uuid[], p_through bigint[], p_as_of timestamptz)
 RETURNS void
 LANGUAGE sql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   INSERT INTO wh_checkpoints AS c (perspective_name, stream_id, version, last_event_id, created_at, updated_at)
   SELECT substr(h.queue, 13), h.stream_id, h.through, e.event_id, p_as_of, p_as_of

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION take_over_streams(p_perspective_name text, p_stream_ids uuid[])
 RETURNS TABLE (stream_id uuid, version bigint)
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 BEGIN

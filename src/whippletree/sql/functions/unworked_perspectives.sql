@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION unworked_perspectives()
 RETURNS SETOF text
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT DISTINCT m.perspective_name FROM wh_perspective_mappings m
   WHERE EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = 'perspective/' || m.perspective_name)

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION write_rows(
   p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS boolean
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE

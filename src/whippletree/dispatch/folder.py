@@ -1,0 +1,122 @@
+"""Reads what perspectives have before them, folds it, and writes what came out, on the connection that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from whippletree.dispatch.context import idempotency_key
+from whippletree.dispatch.fault import describe
+from whippletree.dispatch.folding import EventRow, Folded, fold
+from whippletree.dispatch.invoke import Providers, Surroundings
+from whippletree.dispatch.perspective import EventDecoder, Perspective
+from whippletree.errors import UsageError
+from whippletree.message.envelope import PerspectiveWork
+from whippletree.message.type_names import MessageTypes
+from whippletree.store.statements import call
+from whippletree.store.transaction import Connection, Transaction
+
+
+class PerspectiveFolder:
+    """The perspectives of one program, stream by stream."""
+
+    def __init__(
+        self,
+        perspectives: Iterable[Perspective[Any]],
+        types: MessageTypes,
+        *,
+        providers: Providers | None = None,
+        schema: str = "whippletree",
+    ) -> None:
+        self.perspectives = {perspective.name: perspective for perspective in perspectives}
+        for perspective in self.perspectives.values():
+            if perspective.key is not None:
+                raise UsageError(
+                    f"{perspective.name} chooses its keys, so it needs the events of all streams in the order of their "
+                    "commits; it cannot be run stream by stream"
+                )
+        self.schema = schema
+        self._decoders = {name: EventDecoder(found, types) for name, found in self.perspectives.items()}
+        self._providers = providers or Providers()
+        self._live_generation = call(schema, "live_generation", 1)
+        self._read_events = call(schema, "read_perspective_events", 5)
+        self._read_rows = call(schema, "read_rows", 3)
+        self._write_rows = call(schema, "write_rows", 5)
+
+    async def fold(
+        self, work: Sequence[PerspectiveWork], batch_size: int | None, connection: Connection
+    ) -> list[Folded]:
+        """Fold streams of one perspective, up to so many events of each. Nothing is written yet."""
+        perspective = self.perspectives[work[0].perspective_name]
+        generation = await connection.fetchval(self._live_generation, perspective.name)
+        folded = [
+            Folded(one, one.checkpoint, min(one.version, one.checkpoint + (batch_size or one.version)), generation)
+            for one in work
+        ]
+        events = await connection.fetch(
+            self._read_events,
+            perspective.queue,
+            [one.stream_id for one in work],
+            [one.after for one in folded],
+            [one.through for one in folded],
+            perspective.takes_context,
+        )
+        rows: dict[int, str] = {}
+        if perspective.row_type is not None:
+            keys = [str(one.stream_id) for one in work]
+            found = await connection.fetch(self._read_rows, perspective.name, generation, keys)
+            rows = {record["place"]: record["row"] for record in found}
+        decode = self._decoders[perspective.name]
+        by_place: dict[int, list[EventRow]] = {}
+        for event in events:
+            by_place.setdefault(event[0], []).append(EventRow(*event))
+        for place, stored in by_place.items():
+            fold(perspective, decode, folded[place - 1], rows.get(place), stored)
+        return folded
+
+    async def write(self, folded: Sequence[Folded], connection: Connection) -> list[Folded]:
+        """Write the rows, or run the functions that write. Those whose generation is gone come back."""
+        for name, group in groupby(sorted(folded, key=_name), key=_name):
+            streams = list(group)
+            if self.perspectives[name].row_type is None:
+                for one in streams:
+                    await self._run(self.perspectives[name], one, connection)
+            elif changed := [one for one in streams if one.changed]:
+                written = await connection.fetchval(
+                    self._write_rows,
+                    name,
+                    changed[0].generation,
+                    [str(one.work.stream_id) for one in changed],
+                    [one.row for one in changed],
+                    [one.through for one in changed],
+                )
+                if not written:
+                    return streams
+        return []
+
+    async def _run(self, perspective: Perspective[Any], one: Folded, connection: Connection) -> None:
+        """Run a hand-written perspective over a stream's events. When one raises, what came before it is kept."""
+        while one.events:
+            savepoint = connection.transaction()
+            await savepoint.start()
+            reached = one.after
+            try:
+                for version, event, context in one.events:
+                    reached = version
+                    key = idempotency_key(perspective.name, context.message_id)
+                    around = Surroundings(context=context, key=key, transaction=Transaction(connection))
+                    await perspective.invocation(event, around, self._providers)
+            except Exception as error:
+                if connection.is_closed():
+                    raise
+                await savepoint.rollback()
+                one.fail(reached, f"event {reached}: {describe(error)}")
+                one.events = [event for event in one.events if event[0] < reached]
+            else:
+                await savepoint.commit()
+                return
+
+
+def _name(one: Folded) -> str:
+    return one.work.perspective_name

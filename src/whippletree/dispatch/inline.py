@@ -1,0 +1,43 @@
+"""Inline perspectives: folded in the appending transaction, so that whoever reads after it sees the event."""
+
+from __future__ import annotations
+
+from whippletree.dispatch.folder import PerspectiveFolder
+from whippletree.errors import PerspectiveFailed
+from whippletree.message.envelope import PerspectiveWork
+from whippletree.message.ids import StreamId
+from whippletree.store.statements import call
+from whippletree.store.transaction import Connection
+
+
+class InlinePerspectives:
+    """What `EventStore` calls after it has appended, in the same transaction.
+
+    An event appended by a program that does not know the perspective, or before it was inline, is ordinary work: a
+    worker does it, or the next append to its stream, which takes the work from whoever has it.
+    """
+
+    def __init__(self, folder: PerspectiveFolder) -> None:
+        self._folder = folder
+        self._names = [name for name, perspective in sorted(folder.perspectives.items()) if perspective.inline]
+        self._take_over = call(folder.schema, "take_over_streams", 2)
+        self._save = call(folder.schema, "save_checkpoints", 4)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    async def __call__(self, stream_id: StreamId, version: int, connection: Connection) -> None:
+        """Fold the stream up to a version. Raises `PerspectiveFailed`, and then the append must not commit."""
+        for name in self._names:
+            taken = await connection.fetchrow(self._take_over, name, [stream_id])
+            if taken is None:
+                continue
+            queue = f"perspective/{name}"
+            work = PerspectiveWork(queue, stream_id, taken["version"], None, version, 1, 0)
+            folded = await self._folder.fold([work], None, connection)
+            swapped = await self._folder.write(folded, connection)
+            if folded[0].failed is not None or swapped:
+                reason = folded[0].failed or "its rows were swapped; append again"
+                raise PerspectiveFailed(f"{name} did not take what was appended to stream {stream_id}: {reason}")
+            as_of = await connection.fetchval("SELECT clock_timestamp()")
+            await connection.execute(self._save, [queue], [stream_id], [version], as_of)

@@ -1,0 +1,299 @@
+"""Works off perspectives: folds the streams that the loop claimed, and commits rows and checkpoints together.
+
+It runs in the loop of its instance beside other workers, or alone with a loop of its own (`run`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from whippletree.claim.batch import WorkBatch
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.wake import WakeListener
+from whippletree.complete.strategy import BatchedCompletionStrategy, CompletionStrategy, PerspectiveOutcome
+from whippletree.dispatch.fault import describe
+from whippletree.dispatch.folding import Folded
+from whippletree.dispatch.perspective_runner import PerspectiveRunner
+from whippletree.errors import StoreError
+from whippletree.message.envelope import PerspectiveWork
+from whippletree.message.outcome import (
+    MessageRelease,
+    Outcome,
+    PerspectiveCheckpointCompletion,
+    PerspectiveCheckpointFailure,
+    Rejection,
+)
+from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.perspective_options import PerspectiveWorkerOptions
+from whippletree.work.readiness import DatabaseReadiness
+
+_log = logging.getLogger("whippletree.perspectives")
+
+EVENTS_AT_ONCE = 2_000
+"""About so many events are read, folded and committed together."""
+_WARN_AFTER = 10
+_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+
+_Key: TypeAlias = tuple[str, UUID]
+"""Queue and stream."""
+
+
+class PerspectiveWorker:
+    """A `Worker` for perspectives. Whoever wants to know that an event is applied waits for that event: two empty polls
+    in a row do not mean that nothing is left."""
+
+    def __init__(
+        self,
+        runner: PerspectiveRunner,
+        coordinator: WorkCoordinator,
+        options: PerspectiveWorkerOptions | None = None,
+        *,
+        completion_strategy: CompletionStrategy | None = None,
+        readiness: DatabaseReadiness | None = None,
+    ) -> None:
+        self.options = options or PerspectiveWorkerOptions()
+        self.on_work_processing_started: list[Callable[[], None]] = []
+        """Called when work appears after an idle time."""
+        self.on_work_processing_idle: list[Callable[[], None]] = []
+        """Called after `idle_threshold_polls` polls that found nothing."""
+        self.is_idle = True
+        self.consecutive_empty_polls = 0
+        self.consecutive_database_not_ready_checks = 0
+        self._runner = runner
+        self._coordinator = coordinator
+        self._strategy = completion_strategy or BatchedCompletionStrategy()
+        self._readiness = readiness
+        self._changed: Callable[[], None] = lambda: None
+        self._waiting: deque[PerspectiveWork] = deque()
+        self._in_hand: dict[str, int] = dict.fromkeys((p.queue for p in runner.folder.perspectives.values()), 0)
+        self._unfinished: dict[_Key, PerspectiveWork] = {}
+        self._folded: dict[_Key, Folded] = {}
+        self._outcomes: list[Outcome] = []
+        self._task: asyncio.Task[None] | None = None
+        self._look_round: asyncio.Task[None] | None = None
+        self._loop: WorkLoop | None = None
+        self._stopping = False
+
+    async def run(self, wake: WakeListener | None = None) -> None:
+        """Work in a loop of its own until `end`: at once, then when work arrives or the polling interval is over."""
+        instance = self._coordinator.instance
+        _log.info(
+            "Perspective worker starting: Instance %s (%s@%s)",
+            *(instance.instance_id, instance.service_name, instance.host_name),
+        )
+        settings = LoopSettings(
+            polling_interval=self.options.polling_interval_milliseconds / 1000, debug_mode=self.options.debug_mode
+        )
+        self._loop = WorkLoop(self._coordinator, [self], settings, wake=wake, ready=self.check_database)
+        await self._loop.run()
+
+    def end(self, grace: float = 30) -> None:
+        """Ask `run` to return: begun work is finished, the rest is given back."""
+        if self._loop is not None:
+            self._loop.stop(grace)
+
+    async def check_database(self) -> bool:
+        """Whether the database is ready; counts, and says so when it is not for long."""
+        if self._readiness is None or await self._readiness.is_ready():
+            self.consecutive_database_not_ready_checks = 0
+            return True
+        self.consecutive_database_not_ready_checks += 1
+        count = self.consecutive_database_not_ready_checks
+        _log.info("Database not ready, skipping perspective checkpoint processing (consecutive checks: %s)", count)
+        if count > _WARN_AFTER:
+            _log.warning("Database not ready for %s consecutive polling cycles. Perspective worker is paused.", count)
+        return False
+
+    def start(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def wants(self) -> Mapping[str, int]:
+        if self._stopping:
+            return dict.fromkeys(self._in_hand, 0)
+        return {queue: max(0, self.options.max_checkpoints - count) for queue, count in self._in_hand.items()}
+
+    def take(self, batch: WorkBatch) -> None:
+        if self._look_round is None:
+            # Now that this instance is known to the others, with what it works.
+            self._look_round = asyncio.create_task(self._name_the_missing(), name="whippletree missing perspectives")
+        mine = [work for work in batch.claimed_perspective_work if work.queue in self._in_hand]
+        if mine:
+            self.consecutive_empty_polls = 0
+            if self.is_idle:
+                self.is_idle = False
+                _call(self.on_work_processing_started)
+            for work in mine:
+                self._in_hand[work.queue] += 1
+            self._waiting.extend(mine)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._work(), name="whippletree perspectives")
+        elif not any(self._in_hand.values()):
+            self.consecutive_empty_polls += 1
+            if not self.is_idle and self.consecutive_empty_polls >= self.options.idle_threshold_polls:
+                self.is_idle = True
+                _call(self.on_work_processing_idle)
+
+    def outcomes(self) -> Sequence[Outcome]:
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def lost(self, rejections: Sequence[Rejection]) -> None:
+        """What is waiting is dropped; what is being folded is refused when it is committed."""
+        gone = [work for work in self._waiting if not self._holds(work)]
+        for work in gone:
+            self._waiting.remove(work)
+        self._let_go(gone)
+
+    async def stop(self, grace: float) -> None:
+        self._stopping = True
+        if self._look_round is not None:
+            await self._look_round
+        if self._task is not None:
+            _, pending = await asyncio.wait([self._task], timeout=grace)
+            if pending:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+        rest, self._waiting = list(self._waiting), deque()
+        self._outcomes += [MessageRelease(work.stream_id, work.queue) for work in rest]
+        self._let_go(rest)
+
+    async def report_perspective_completion(self, *completions: PerspectiveCheckpointCompletion) -> None:
+        """What a completion strategy calls: commits the rows of these streams with their checkpoints."""
+        await self._commit(completions)
+
+    async def report_perspective_failure(self, *failures: PerspectiveCheckpointFailure) -> None:
+        await self._commit(failures)
+
+    async def _work(self) -> None:
+        pause = _PAUSE
+        while not self._stopping and (chunk := self._next()):
+            self._unfinished = {_key(work): work for work in chunk}
+            try:
+                await self._process(chunk)
+            except StoreError as error:
+                _log.warning("perspectives wait for the database: %s", error)
+                self._again()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            except asyncio.CancelledError:
+                self._again()
+                raise
+            except Exception as error:
+                name = chunk[0].perspective_name
+                _log.exception("Error processing perspective checkpoints: %s, %s streams", name, len(chunk))
+                self._give_up(describe(error))
+            pause = _PAUSE
+            self._changed()
+
+    def _next(self) -> list[PerspectiveWork]:
+        """Streams of one perspective with about as many events as are folded at once."""
+        chunk: list[PerspectiveWork] = []
+        events = 0
+        while self._waiting and events < EVENTS_AT_ONCE:
+            work = self._waiting[0]
+            if chunk and work.queue != chunk[0].queue:
+                break
+            self._waiting.popleft()
+            # A lease that ran out may have been won again: then the work is there twice, and only the later one counts.
+            if self._holds(work):
+                chunk.append(work)
+                events += min(self.options.perspective_batch_size, work.version - work.checkpoint)
+            else:
+                self._let_go([work])
+        return chunk
+
+    async def _process(self, chunk: Sequence[PerspectiveWork]) -> None:
+        folded = await self._runner.fold(chunk, self.options.perspective_batch_size)
+        self._folded = {_key(one.work): one for one in folded}
+        for one in folded:
+            if one.failed is not None:
+                _log.error(
+                    "Error processing perspective checkpoint: %s for stream %s: %s",
+                    *(one.work.perspective_name, one.work.stream_id, one.failed),
+                )
+            # A failure takes along what was folded before it.
+            outcome = one.outcomes()[-1]
+            if isinstance(outcome, PerspectiveCheckpointFailure):
+                await self._strategy.report_failure(outcome, self)
+            elif isinstance(outcome, PerspectiveCheckpointCompletion):
+                await self._strategy.report_completion(outcome, self)
+        pending: tuple[PerspectiveOutcome, ...] = (
+            *self._strategy.get_pending_completions(),
+            *self._strategy.get_pending_failures(),
+        )
+        try:
+            await self._commit(pending)
+        finally:
+            # Committed, or about to be folded again: in either case these are not to be reported any more.
+            self._strategy.clear_pending(pending)
+
+    async def _commit(self, outcomes: Iterable[PerspectiveOutcome]) -> None:
+        keys = [(f"perspective/{outcome.perspective_name}", outcome.stream_id) for outcome in outcomes]
+        folded = [self._folded.pop(key) for key in keys if key in self._folded]
+        if not folded:
+            return
+        refused = await self._runner.commit(folded)
+        for one in folded:
+            work = self._unfinished.pop(_key(one.work))
+            if one in refused:
+                # Its lease is gone, or its rows were swapped and it is to be folded again.
+                again = self._holds(work)
+            else:
+                again = one.failed is None and one.through < work.version
+                work = msgspec.structs.replace(work, checkpoint=one.through)
+            if again:
+                self._waiting.appendleft(work)
+            else:
+                self._let_go([work])
+
+    def _again(self) -> None:
+        """What was not committed is folded once more; `_next` drops what is no longer ours."""
+        self._waiting.extendleft(self._unfinished.values())
+
+    def _give_up(self, error: str) -> None:
+        left = list(self._unfinished.values())
+        self._outcomes += [
+            PerspectiveCheckpointFailure(work.stream_id, work.perspective_name, error, lease_token=work.lease_token)
+            for work in left
+        ]
+        self._let_go(left)
+
+    async def _name_the_missing(self) -> None:
+        try:
+            missing = await self._runner.unworked()
+        except StoreError as error:
+            _log.debug("not known which perspectives nobody runs: %s", error)
+            return
+        for name in missing:
+            _log.warning(
+                "No perspective runner found for perspective %s: its streams wait. Start a program that has it, or "
+                "remove it from wh_perspective_mappings",
+                name,
+            )
+
+    def _holds(self, work: PerspectiveWork) -> bool:
+        return self._coordinator.held.holds(work)
+
+    def _let_go(self, gone: Iterable[PerspectiveWork]) -> None:
+        for work in gone:
+            self._in_hand[work.queue] -= 1
+
+
+def _call(callbacks: Iterable[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        try:
+            callback()
+        except Exception:
+            _log.exception("a callback of the perspective worker raised")
+
+
+def _key(work: PerspectiveWork) -> _Key:
+    return work.queue, work.stream_id

@@ -1,0 +1,211 @@
+"""The loop of an instance: hands out, reports, renews, survives, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.shop import Pool, until
+from whippletree.claim.batch import WorkBatch
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
+from whippletree.claim.held import LEASE_LOST
+from whippletree.claim.instance import ServiceInstance
+from whippletree.claim.session import InstanceSession
+from whippletree.message.codec import encode
+from whippletree.message.envelope import ClaimedMessage, OutboxMessage
+from whippletree.message.outcome import MessageCompletion, MessageRelease, Outcome, Rejection
+from whippletree.settings import Dsn
+from whippletree.store.outbox import store_outbox
+from whippletree.work.loop import HELD_TOO_LONG, LoopSettings, WorkLoop
+from whippletree.work.worker import Worker
+
+_TERMINATE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()
+"""
+
+
+class Hands(Worker):
+    """Takes messages; finishes them at once, or when it is told to."""
+
+    def __init__(self, *, at_once: bool = True, room: int = 50) -> None:
+        self.taken: list[ClaimedMessage] = []
+        self.in_hand: list[ClaimedMessage] = []
+        self.gone: list[Rejection] = []
+        self.room = room
+        self._at_once = at_once
+        self._outcomes: list[Outcome] = []
+        self._changed: Callable[[], None] = lambda: None
+
+    def start(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def wants(self) -> Mapping[str, int]:
+        return {"outbox": self.room - len(self.in_hand)}
+
+    def take(self, batch: WorkBatch) -> None:
+        self.taken += batch.claimed_outbox_messages
+        self.in_hand += batch.claimed_outbox_messages
+        if self._at_once and self.in_hand:
+            self.finish()
+
+    def finish(self) -> None:
+        self._outcomes += [MessageCompletion(message.message_id) for message in self.in_hand]
+        self.in_hand.clear()
+        self._changed()
+
+    def outcomes(self) -> Sequence[Outcome]:
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def lost(self, rejections: Sequence[Rejection]) -> None:
+        self.gone += rejections
+        self.in_hand.clear()
+
+    async def stop(self, grace: float) -> None:
+        self._outcomes += [MessageRelease(message.message_id) for message in self.in_hand]
+        self.in_hand.clear()
+
+
+class Running:
+    """A loop that runs in this process."""
+
+    def __init__(self, pool: Pool, hands: Hands, loop: dict[str, Any], **settings: Any) -> None:
+        self.coordinator = WorkCoordinator(pool, ServiceInstance(service_name="loop"), CoordinatorSettings(**settings))
+        pace = LoopSettings(**{"polling_interval": 0.02, **loop})
+        self.loop = WorkLoop(self.coordinator, [hands], pace)
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[WorkLoop]:
+        running = asyncio.create_task(self.loop.run())
+        try:
+            yield self.loop
+        finally:
+            self.loop.stop(grace=5)
+            await asyncio.wait_for(running, 30)
+
+
+async def stored(db: asyncpg.Connection, count: int, streams: int = 10) -> None:
+    await store_outbox(
+        [OutboxMessage(message_type="Happened", payload=encode(n), stream=f"s{n % streams}") for n in range(count)],
+        on=db,
+    )
+
+
+async def left(db: asyncpg.Connection) -> int:
+    return int(await db.fetchval("SELECT count(*) FROM wh_outbox"))
+
+
+async def test_everything_is_handed_out_once_and_in_order(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 500)
+    hands = Hands()
+    async with Running(pool, hands, {})() as loop:
+        await until(lambda: len(hands.taken) == 500)
+        await until(lambda: len(loop.coordinator.held) == 0)
+    assert await left(db) == 0
+    order: dict[object, list[int]] = {}
+    for message in hands.taken:
+        order.setdefault(message.stream_id, []).append(message.version)
+    assert all(versions == list(range(1, 51)) for versions in order.values())
+    assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
+
+
+async def test_lost_connections_are_survived_and_nothing_is_done_twice(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 400)
+    hands = Hands(room=7)
+    async with Running(pool, hands, {"first_pause": 0.001, "longest_pause": 0.01})() as loop:
+        for count in range(20, 400, 60):
+            await until(lambda: len(hands.taken) >= count)  # noqa: B023 - awaited at once
+            await db.execute(_TERMINATE)
+        await until(lambda: len(hands.taken) >= 400 and len(loop.coordinator.held) == 0)
+    assert await left(db) == 0
+    assert len(hands.taken) == 400
+    assert hands.gone == []
+
+
+async def test_an_evicted_instance_loses_everything_and_joins_again_under_a_new_id(
+    pool: Pool, db: asyncpg.Connection
+) -> None:
+    await stored(db, 3, streams=3)
+    hands = Hands(at_once=False)
+    running = Running(pool, hands, {})
+    first = running.coordinator.instance.instance_id
+    async with running():
+        await until(lambda: len(hands.in_hand) == 3)
+        async with db.transaction():
+            await db.execute("INSERT INTO wh_evicted_instances VALUES ($1, now(), $1, 'stale')", first)
+            await db.execute("DELETE FROM wh_service_instances")
+            await db.execute("SELECT free_instances($1, clock_timestamp())", [first])
+        await until(lambda: len(hands.gone) == 3)
+        assert {rejection.reason for rejection in hands.gone} == {LEASE_LOST}
+        await until(lambda: len(hands.in_hand) == 3)
+        assert running.coordinator.instance.instance_id != first
+        hands.finish()
+        await until(lambda: len(running.coordinator.held) == 0)
+    assert await left(db) == 0
+
+
+async def test_a_lease_is_renewed_while_the_work_is_in_hand(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 1)
+    hands = Hands(at_once=False)
+    async with Running(pool, hands, {}, lease_seconds=30)() as loop:
+        await until(lambda: len(hands.in_hand) == 1)
+        (run,) = loop.coordinator.held.runs()
+        before = await db.fetchval("SELECT lease_expiry FROM wh_outbox")
+        # As if a third of its life had passed.
+        run.renewed_at -= 11
+        loop._renewal_due = 0
+        asked = run.renewed_at
+        await until(lambda: run.renewed_at > asked)
+        assert await db.fetchval("SELECT lease_expiry FROM wh_outbox") > before
+        assert run.claimed_at < run.renewed_at
+    assert hands.gone == []
+
+
+async def test_work_that_is_in_hand_for_too_long_is_given_up(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 1)
+    hands = Hands(at_once=False)
+    async with Running(pool, hands, {"longest_lease": 60}, lease_seconds=30)() as loop:
+        await until(lambda: len(hands.in_hand) == 1)
+        (run,) = loop.coordinator.held.runs()
+        run.claimed_at, run.renewed_at = run.claimed_at - 100, run.renewed_at - 31
+        loop._renewal_due = 0
+        await until(lambda: len(hands.gone) == 1)
+        assert hands.gone[0].reason == HELD_TOO_LONG
+        assert len(loop.coordinator.held) == 0
+
+
+async def test_what_was_not_begun_goes_back_untried_when_the_loop_ends(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 4, streams=2)
+    hands = Hands(at_once=False)
+    async with Running(pool, hands, {})():
+        await until(lambda: len(hands.in_hand) == 4)
+    rows = await db.fetch("SELECT instance_id, attempts FROM wh_outbox")
+    assert [tuple(row) for row in rows] == [(None, 0)] * 4
+
+
+async def test_what_arrives_wakes_an_instance_that_sleeps(pool: Pool, dsn: Dsn, db: asyncpg.Connection) -> None:
+    hands = Hands()
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="sleeper"))
+    async with InstanceSession(dsn, coordinator) as session:
+        loop = WorkLoop(coordinator, [hands], LoopSettings(polling_interval=600), wake=session.wake)
+        running = asyncio.create_task(loop.run())
+        for number in range(1, 4):
+            async with asyncio.timeout(30):
+                while not await db.fetchval("SELECT bool_or(waiting) FROM wh_service_instances"):
+                    pass
+            await stored(db, 1)
+            await until(lambda: len(hands.taken) == number)  # noqa: B023 - awaited at once
+        loop.stop()
+        await asyncio.wait_for(running, 30)
+    assert await left(db) == 0
+
+
+async def test_an_error_of_the_program_ends_the_loop(pool: Pool) -> None:
+    running = Running(pool, Hands(), {}, partition_count=7)
+    with pytest.raises(Exception, match="partition_count"):
+        await asyncio.wait_for(running.loop.run(), 30)
