@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -12,12 +12,14 @@ import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.invoke import Providers
+from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.publishing import Publishing
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
+from whippletree.dispatch.rows import Rows
 from whippletree.dispatch.transport import DeliveringTransport, Transport
-from whippletree.errors import DuplicateName, InvalidSetting
+from whippletree.errors import DuplicateName, InvalidSetting, UnknownName
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
 from whippletree.message.upcast import Upcaster
 from whippletree.settings import Settings
@@ -63,6 +65,7 @@ class App(Publishing):
         self.types = MessageTypes()
         self.providers = Providers()
         self.receptors = Receptors(self.types, self.providers)
+        self.perspectives: dict[str, Perspective[Any]] = {}
         self.outside: Outside | None = None
         found = settings
 
@@ -132,6 +135,50 @@ class App(Publishing):
             return decorated
 
         return register if function is None else register(function)
+
+    @overload
+    def perspective(self, function: F, /) -> F: ...
+
+    @overload
+    def perspective(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        columns: Iterable[str] | Mapping[str, str] = (),
+        indexes: Iterable[str | Sequence[str]] = (),
+    ) -> Callable[[F], F]: ...
+
+    def perspective(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        columns: Iterable[str] | Mapping[str, str] = (),
+        indexes: Iterable[str | Sequence[str]] = (),
+    ) -> Callable[..., Any]:
+        """Let a fold, `(row | None, event) -> row | None`, keep a row for every stream; it stays a plain function."""
+        names = dict(sys._getframe(1).f_locals)  # noqa: SLF001 - as above
+        settings = PerspectiveSettings(name=name, columns=columns, indexes=indexes)
+
+        def register(decorated: F) -> F:
+            perspective = define_perspective(
+                decorated, settings, types=self.types, providers=self.providers, names=names
+            )
+            if perspective.name in self.perspectives:
+                raise DuplicateName(f"there is a perspective {perspective.name} already; give this one another name=")
+            self.perspectives[perspective.name] = perspective
+            return decorated
+
+        return register if function is None else register(function)
+
+    def rows(self, perspective: str | Callable[..., Any]) -> Rows[Any]:
+        """Reads of a perspective's rows, on the app's connections or on yours."""
+        name = perspective if isinstance(perspective, str) else perspective.__name__
+        if name not in self.perspectives:
+            raise UnknownName(f"no perspective of the name {name} is registered; decorate it with @app.perspective")
+        return Rows(self.perspectives[name], self._own_connections(), schema=self.settings.schema)
 
     def provide(self, python_type: type[T], factory: Callable[[], T] | Callable[[], Any]) -> None:
         """Give functions that ask for this type what the factory makes, for each call. It may be asynchronous."""

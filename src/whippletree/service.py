@@ -17,7 +17,10 @@ from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.keeper import LeaseKeeper
 from whippletree.claim.session import InstanceSession
+from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.handling import Handling
+from whippletree.dispatch.perspective_runner import PerspectiveRunner
+from whippletree.dispatch.rows import register_perspective
 from whippletree.dispatch.transport import Transport
 from whippletree.errors import InvalidSetting, StoreError
 from whippletree.settings import Dsn
@@ -28,11 +31,12 @@ from whippletree.telemetry import Counters
 from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
 from whippletree.work.outbox_worker import OutboxWorker
+from whippletree.work.perspective_worker import PerspectiveWorker
 from whippletree.work.receptor_worker import ReceptorWorker
 from whippletree.work.settings import ReceptorSettings
 from whippletree.work.worker import Worker
 
-KINDS = ("receptors", "schedule", "outbox", "receive")
+KINDS = ("receptors", "perspectives", "schedule", "outbox", "receive")
 """The kinds of work that an instance can do."""
 
 
@@ -176,7 +180,7 @@ class Service:
             await asyncio.sleep(random.uniform(wait * 0.9, wait))  # noqa: S311 - jitter
 
     async def _register(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        """Make known which stored events the receptors of this program handle."""
+        """Make known which stored events the receptors and perspectives of this program take."""
         self.app.receptors.check()
         statement = call(self.app.settings.schema, "register_receptor", 2)
         with translated():
@@ -184,6 +188,8 @@ class Service:
                 if receptor.event_types:
                     names = sorted(self.app.receptors.stored_types(receptor))
                     await pool.execute(statement, receptor.name, names)
+        for perspective in self.app.perspectives.values():
+            await register_perspective(perspective, pool, schema=self.app.settings.schema)
 
     def _workers(self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]) -> list[Worker]:
         app = self.app
@@ -201,7 +207,18 @@ class Service:
                     counters=self._counters,
                 )
             )
+        if "perspectives" in self.settings.kinds and app.perspectives:
+            workers.append(self._perspective_worker(coordinator, pool))
         return workers
+
+    def _perspective_worker(
+        self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]
+    ) -> PerspectiveWorker:
+        app = self.app
+        folder = PerspectiveFolder(
+            app.perspectives.values(), app.types, providers=app.providers, schema=app.settings.schema
+        )
+        return PerspectiveWorker(PerspectiveRunner(folder, pool, coordinator), coordinator)
 
     def _outbox_worker(self, transport: Transport) -> list[Worker]:
         return [OutboxWorker(transport)] if "outbox" in self.settings.kinds else []
