@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
+import httpx
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from tests.work.shop import Reserve, new_app, settings
 from whippletree.settings import Dsn
@@ -27,9 +27,8 @@ async def test_fastapi_runs_the_receptors(dsn: Dsn, db: asyncpg.Connection) -> N
         await app.publish(Reserve("order-1", number))
         return await asyncio.wait_for(handled.get(), 60)
 
-    def use() -> int:
-        with TestClient(web) as client:
-            return int(client.post("/orders/17").json())
-
-    assert await asyncio.to_thread(use) == 17
+    async with web.router.lifespan_context(web):
+        transport = httpx.ASGITransport(web)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            assert (await client.post("/orders/17")).json() == 17
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0

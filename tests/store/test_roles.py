@@ -26,10 +26,20 @@ STORED = {"wh_outbox": {"INSERT"}, "wh_inbox": {"INSERT"}} | NEW
 STORING = {
     *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch", "receive_messages"),
     *("append_events", "stream_id_of", "awaited_version", "has_applied", "why_not_applied"),
+    *("append_events_batch", "publish_messages", "cancel_message"),
 }
 WORKING = STORING | {
     *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
-    "park_deliveries",
+    *("park_deliveries", "set_aside", "keep_alive", "store_due_messages"),
+    *(
+        "register_perspective_rows",
+        "live_generation",
+        "read_perspective_events",
+        "read_rows",
+        "write_rows",
+        "find_rows",
+    ),
+    *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("register_perspective", "register_receptor", "read_events"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
