@@ -100,7 +100,6 @@ def _unannotated(event): ...  # type: ignore[no-untyped-def]
 def _variable(*events: Placed) -> None: ...
 def _by_name(*, event: Placed) -> None: ...
 def _stranger(event: Placed, other: bytes) -> None: ...
-def _transaction(event: Placed, tx: Transaction) -> None: ...
 def _unknown(event: NoSuchClass) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -112,7 +111,6 @@ def _unknown(event: NoSuchClass) -> None: ...  # type: ignore[name-defined]  # n
         (_variable, "name each parameter"),
         (_by_name, "let its first parameter be the message"),
         (_stranger, "app.provide()"),
-        (_transaction, "write async def _transaction"),
         (_unknown, "import it outside of TYPE_CHECKING"),
     ],
 )

@@ -109,8 +109,6 @@ def read_signature(
             )
     asynchronous = inspect.iscoroutinefunction(function)
     takes_transaction = any(asked is Transaction for _, asked in injected)
-    if takes_transaction and not asynchronous:
-        raise InvalidSetting(f"{name} takes a Transaction, whose calls are awaited; write async def {name}")
     return Invocation(
         name=name,
         function=function,

@@ -110,6 +110,10 @@ class Receptors:
         return tuple(self._types.of_class(python_type) for python_type in invocation.message_types)
 
     def _check(self, receptor: Receptor) -> None:
+        if receptor.invocation.takes_transaction and not receptor.invocation.asynchronous:
+            raise InvalidSetting(
+                f"{receptor.name} takes a Transaction, whose calls are awaited; write async def {receptor.name}"
+            )
         if receptor.effects is Effects.EXTERNAL and receptor.invocation.takes_transaction:
             raise InvalidSetting(
                 f"{receptor.name} has effects='external' and takes a Transaction; it runs outside of any, so leave out "
