@@ -21,7 +21,13 @@ from whippletree.store.schema import migrate
 
 SCHEMA = "whippletree"
 _DIRECTORY = "WHIPPLETREE_TEST_DIRECTORY"
-_SERVER_SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "shared_buffers": "256MB"}
+_SERVER_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+    "max_prepared_transactions": "20",
+    "shared_buffers": "256MB",
+}
 
 Connect = Callable[[], Awaitable[asyncpg.Connection]]
 

@@ -13,7 +13,8 @@ Error
 │   └── NotApplied          a perspective does not have an event yet
 ├── TransportUnavailable  the bus outside does not answer; wait, or start it
 ├── CoordinationError   another instance has the work; let go
-│   ├── LeaseLost           the lease is no longer yours
+│   ├── LeaseLost           the lease, or the subscriber, is no longer yours
+│   ├── CheckpointMoved     a subscriber was paused, or somebody skipped its event
 │   └── InstanceEvicted     the other instances removed this one; rejoin under a new id
 └── HandlerError        your code raised; see the cause
     ├── ReceptorFailed
@@ -77,7 +78,11 @@ class CoordinationError(Error):
 
 
 class LeaseLost(CoordinationError):
-    """The lease is no longer yours."""
+    """The lease, or the subscriber, is no longer yours."""
+
+
+class CheckpointMoved(CoordinationError):
+    """A subscriber was paused, or somebody skipped its event."""
 
 
 class InstanceEvicted(CoordinationError):

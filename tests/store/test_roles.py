@@ -41,12 +41,20 @@ WORKING = STORING | {
     ),
     *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("register_perspective", "register_receptor", "read_events"),
+    *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
+    *("find_rows", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
+    *("number_events", "last_number", "read_feed", "register_subscriber", "hold_subscriber", "require_epoch"),
+    *("advance_subscriber", "fail_subscriber", "record_subscriber", "leave_subscriber", "require_read_committed"),
+    *("enter_subscriber", "stand_by", "take_subscribers", "release_subscribers", "subscriber_lock"),
+    *("subscriber_locks", "subscriber_channel", "feed_channel"),
 }
 VIEWING = {
     *("read_events", "stream_id_of", "partition_of", "instance_overview", "queue_overview", "count_dead_letters"),
     *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
+    "ailments",
+    *("read_feed", "last_number", "subscriber_lock", "subscriber_locks"),
 }
 FOR_THE_OWNER = {"revoke_access", "drain_instance"}
 

@@ -13,6 +13,9 @@ import pytest
 from tests.claim.wire import Cut, wire
 from tests.conftest import SCHEMA, blank_database
 from tests.roles import a_role, login
+from tests.scenario import S
+from tests.shop import OrderPlaced, Shop, Summary
+from tests.work.following import Diary, running, until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -29,6 +32,7 @@ from whippletree.store.inbox import StoreOutcome, store_inbox
 from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
+from whippletree.work.subscription import SubscriptionState
 
 
 @dataclass(frozen=True)
@@ -207,3 +211,29 @@ async def test_a_worker_cannot_end_the_sessions_of_others(place: Place) -> None:
     assert await owner.fetchval("SELECT 1") == 1
     await owner.close()
     await worker.close()
+
+
+@pytest.mark.parametrize("inline", [False, True], ids=["worked", "inline"])
+async def test_a_worker_keeps_the_rows_of_its_perspectives(place: Place, inline: bool) -> None:
+    async with asyncpg.create_pool(place.worker.reveal(), min_size=0, max_size=4) as pool:
+        shop = Shop(pool)
+        rows = await shop.opens(columns=["customer"], inline=inline)
+        await shop.append(S, OrderPlaced(S, "Ada", 10))
+        await shop.catches_up()
+        assert await rows.get(S) == Summary("Ada", 10)
+        assert await rows.find(customer="Ada") == [Summary("Ada", 10)]
+        column = '{"x": {"path": ["x"], "type": "text; DROP TABLE wh_streams"}}'
+        with pytest.raises(asyncpg.PostgresError, match="has a type that no column can have"):
+            await pool.execute("SELECT whippletree.register_perspective_rows('evil', 'uuid', $1, '[]')", column)
+
+
+async def test_a_worker_follows_the_feed(place: Place) -> None:
+    owner = await asyncpg.connect(place.owner.reveal(), server_settings={"search_path": SCHEMA})
+    async with asyncpg.create_pool(place.producer.reveal(), min_size=0, max_size=1) as producer:
+        await EventStore(producer).append("a", [NewEvent(event_type="Placed", payload="{}")])
+    diary = Diary(transactional=False)
+    async with running(place.worker, diary) as alice:
+        await until(owner, lambda: diary.seen == ["Placed"])
+        await until(owner, lambda: alice.state() is SubscriptionState.LIVE)
+    assert await owner.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
+    await owner.close()

@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.wake import WakeListener
+from whippletree.errors import StoreUnavailable
 from whippletree.settings import Dsn
 from whippletree.store.database import open_connection, translated
 from whippletree.store.pooler import sharing
@@ -38,6 +41,16 @@ class SessionSettings:
     first_pause: float = 0.1
     """Before the second attempt to reconnect; doubled each time, and scattered, lest all instances come at once."""
     longest_pause: float = 10
+
+
+class Guest(Protocol):
+    """Somebody else who keeps locks or listens on the session's connection."""
+
+    async def opened(self, connection: asyncpg.Connection) -> None:
+        """A new connection is there, on which the guest holds nothing yet. An error here closes it again."""
+
+    def closed(self) -> None:
+        """The connection is gone, and with it every lock."""
 
 
 class InstanceSession:
@@ -70,6 +83,8 @@ class InstanceSession:
         self._settings = settings or SessionSettings()
         self._connection: asyncpg.Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._guests: list[Guest] = []
+        self._in_use = asyncio.Lock()
         self._take_session_lock = call(schema, "take_session_lock", 2)
         self._holds_session_lock = call(schema, "holds_session_lock", 1)
         self._wake_channel = call(schema, "wake_channel", 0)
@@ -94,6 +109,25 @@ class InstanceSession:
         if self._connection is not None:
             self._connection.terminate()
 
+    async def invite(self, guest: Guest) -> None:
+        """Let a guest use this connection and every later one."""
+        self._guests.append(guest)
+        if self._connection is not None:
+            async with self.exchange() as connection:
+                await guest.opened(connection)
+
+    def dismiss(self, guest: Guest) -> None:
+        """The guest has gone."""
+        self._guests.remove(guest)
+
+    @asynccontextmanager
+    async def exchange(self) -> AsyncIterator[asyncpg.Connection]:
+        """The connection, for a short call: it serves one at a time. Raises `StoreUnavailable` while there is none."""
+        async with self._in_use:
+            if self._connection is None:
+                raise StoreUnavailable("the instance's session has no connection at present")
+            yield self._connection
+
     async def _keep(self, connection: asyncpg.Connection | None) -> None:
         while connection is not None:
             reason = await self._watch(connection)
@@ -114,7 +148,7 @@ class InstanceSession:
             except TimeoutError:
                 pass
             try:
-                async with asyncio.timeout(self._settings.probe_timeout):
+                async with asyncio.timeout(self._settings.probe_timeout), self._in_use:
                     verified = await self._verify(connection)
             except Exception as error:
                 return f"the connection does not answer ({type(error).__name__})"
@@ -149,6 +183,8 @@ class InstanceSession:
                 if self.degraded is None:
                     await self._take_lock(connection)
                     await self.wake.listen(connection, await connection.fetchval(self._wake_channel))
+                    for guest in self._guests:
+                        await guest.opened(connection)
             except BaseException:
                 connection.terminate()
                 raise
@@ -181,6 +217,8 @@ class InstanceSession:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
+        for guest in self._guests:
+            guest.closed()
 
     @property
     def _instance_id(self) -> object:

@@ -50,3 +50,10 @@ class StoredEvent(msgspec.Struct, frozen=True):
     correlation_id: UUID | None
     causation_id: UUID | None
     created_at: datetime
+
+
+class NumberedEvent(msgspec.Struct, frozen=True):
+    """An event of the feed. `number` is its place among all events: 1, 2, 3 … without a gap."""
+
+    number: int
+    event: StoredEvent

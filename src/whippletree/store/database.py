@@ -11,10 +11,12 @@ import asyncpg
 import asyncpg.pool
 
 from whippletree.errors import (
+    CheckpointMoved,
     Error,
     InstanceEvicted,
     InvalidMessage,
     InvalidSetting,
+    LeaseLost,
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
@@ -34,6 +36,8 @@ _OURS: dict[str, type[Error]] = {
     "WH004": InvalidMessage,
     "WH005": WrongVersion,
     "WH006": UnknownName,
+    "WH008": LeaseLost,
+    "WH009": CheckpointMoved,
 }
 """The conditions that our own SQL functions raise."""
 

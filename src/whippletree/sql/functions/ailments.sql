@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION ailments(p_long interval DEFAULT '5 minutes', p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS TABLE (subject text, problem text, remedy text)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT 'long transactions', format('pid %s%s has had a transaction open for %s, %s', a.pid,
     CASE WHEN a.application_name <> '' THEN ' (' || a.application_name || ')' ELSE '' END,

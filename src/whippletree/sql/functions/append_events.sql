@@ -13,6 +13,7 @@ AS $$
 DECLARE
   v_versions bigint[];
   v_as_of timestamptz;
+  v_arrival bigint;
 BEGIN
   PERFORM require_storable(p_stream_ids, p_event_ids, p_event_types, p_payloads);
   PERFORM lock_writers(p_stream_ids);
@@ -24,17 +25,20 @@ BEGIN
   PERFORM resolve_event_types(p_event_types);
   v_versions := number_messages('events', p_stream_ids, p_stream_keys);
   v_as_of := COALESCE(p_as_of, clock_timestamp());
+  -- After the lock of resolve_event_types, or a rebase could come between.
+  v_arrival := arrival();
 
   INSERT INTO wh_event_store (stream_id, version, event_id, event_type, shape, payload, metadata, correlation_id,
-    causation_id, created_at)
+    causation_id, created_at, arrival)
   SELECT e.stream_id, e.version, e.event_id, e.event_type, e.shape, e.payload, e.metadata, e.correlation_id,
-    e.causation_id, v_as_of
+    e.causation_id, v_as_of, v_arrival
   FROM unnest(p_stream_ids, v_versions, p_event_ids, p_event_types, p_shapes, p_payloads, p_metadata,
     p_correlation_ids, p_causation_ids) WITH ORDINALITY
     AS e(stream_id, version, event_id, event_type, shape, payload, metadata, correlation_id, causation_id, place)
   ORDER BY e.place;
   PERFORM activate_event_work(p_stream_ids, v_versions, p_event_ids, p_event_types, v_as_of);
   PERFORM wake_waiting_instances();
+  PERFORM wake_subscribers();
   RETURN v_versions;
 END;
 $$;

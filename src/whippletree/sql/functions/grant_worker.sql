@@ -17,5 +17,11 @@ BEGIN
     'end_lost_calls', 'resume_claims', 'finished_messages',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.
     'take_session_lock', 'holds_session_lock', 'session_lock_key', 'lock_key', 'wake_channel']);
+  PERFORM grant_functions(p_role, ARRAY['number_events', 'last_number', 'read_feed', 'register_subscriber',
+    'hold_subscriber', 'require_epoch', 'advance_subscriber', 'fail_subscriber', 'record_subscriber',
+    'leave_subscriber',
+    -- Locks of subscribers, and the end of a former holder's sessions: these too act as the caller.
+    'require_read_committed', 'enter_subscriber', 'stand_by', 'take_subscribers', 'release_subscribers',
+    'subscriber_lock', 'subscriber_locks', 'subscriber_channel', 'feed_channel']);
 END;
 $$;

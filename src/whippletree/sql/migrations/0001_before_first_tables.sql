@@ -42,9 +42,11 @@ CREATE TABLE wh_settings (
   only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
   partition_count integer NOT NULL DEFAULT 10000 CHECK (partition_count BETWEEN 1 AND 1000000),
   max_payload_bytes integer NOT NULL DEFAULT 262144 CHECK (max_payload_bytes BETWEEN 1024 AND 16777216),
-  deduplication_retention interval CHECK (deduplication_retention > '0')
+  deduplication_retention interval CHECK (deduplication_retention > '0'),
+  server_id bigint NOT NULL,
+  arrival_base bigint NOT NULL DEFAULT 0
 );
-INSERT INTO wh_settings DEFAULT VALUES;
+INSERT INTO wh_settings (server_id) SELECT system_identifier FROM pg_control_system();
 CREATE TABLE wh_streams (
   stream_id uuid PRIMARY KEY,
   stream_key text,
@@ -156,6 +158,7 @@ CREATE TABLE wh_event_store (
   event_id uuid NOT NULL,
   version bigint NOT NULL CHECK (version > 0),
   position bigint GENERATED ALWAYS AS IDENTITY,
+  arrival bigint NOT NULL,
   created_at timestamptz NOT NULL,
   correlation_id uuid,
   causation_id uuid,
@@ -166,6 +169,43 @@ CREATE TABLE wh_event_store (
   PRIMARY KEY (stream_id, version)
 );
 CREATE UNIQUE INDEX wh_event_store_event_id ON wh_event_store (event_id);
+CREATE INDEX wh_event_store_arrival ON wh_event_store (arrival);
+CREATE TABLE wh_event_sequence (
+  number bigint PRIMARY KEY,
+  version bigint NOT NULL,
+  stream_id uuid NOT NULL,
+  seen_below bigint,
+  seen_open bigint[],
+  CHECK ((seen_below IS NULL) = (seen_open IS NULL))
+);
+CREATE TABLE wh_subscribers (
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,99}$'),
+  checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
+  epoch bigint NOT NULL DEFAULT 0,
+  state text NOT NULL DEFAULT 'standby' CHECK (state IN ('standby', 'catching up', 'live', 'lost', 'parked')),
+  holder uuid,
+  coordinated boolean NOT NULL,
+  waiting boolean NOT NULL DEFAULT false,
+  paused boolean NOT NULL DEFAULT false,
+  attempts integer NOT NULL DEFAULT 0,
+  failed_number bigint,
+  retry_at timestamptz,
+  error text,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX wh_subscribers_waiting ON wh_subscribers (subscriber_name) WHERE waiting;
+CREATE TABLE wh_subscriber_actions (
+  action_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  subscriber_name text NOT NULL,
+  action text NOT NULL CHECK (action IN ('redrive', 'skip', 'pause', 'resume')),
+  number bigint,
+  event_id uuid,
+  attempts integer NOT NULL,
+  error text,
+  reason text,
+  acted_at timestamptz NOT NULL
+);
 CREATE TABLE wh_event_types (
   event_type text PRIMARY KEY,
   queues text[] NOT NULL

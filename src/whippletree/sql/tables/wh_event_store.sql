@@ -7,6 +7,9 @@ CREATE TABLE wh_event_store (
   version bigint NOT NULL CHECK (version > 0),
   -- Drawn before commit, so it has gaps and is not the order of commit: never read on from it.
   position bigint GENERATED ALWAYS AS IDENTITY,
+  -- The transaction that appended it, above those of any server from which this database was restored. What became
+  -- visible since the feed was last numbered is found by it; it is not an order.
+  arrival bigint NOT NULL,
   created_at timestamptz NOT NULL,
   correlation_id uuid,
   causation_id uuid,
@@ -18,3 +21,4 @@ CREATE TABLE wh_event_store (
   PRIMARY KEY (stream_id, version)
 );
 CREATE UNIQUE INDEX wh_event_store_event_id ON wh_event_store (event_id);
+CREATE INDEX wh_event_store_arrival ON wh_event_store (arrival);

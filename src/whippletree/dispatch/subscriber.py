@@ -1,0 +1,150 @@
+"""A subscriber: your function that follows the global feed, by name, from where it left off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from whippletree.dispatch.context import Context, idempotency_key
+from whippletree.dispatch.invoke import Invocation, Providers, Surroundings
+from whippletree.errors import InvalidSetting
+from whippletree.message.event import NumberedEvent, StoredEvent
+from whippletree.message.type_names import MessageTypes
+from whippletree.store.feed import Chosen
+from whippletree.store.transaction import Transaction
+
+
+class InstanceMode(Enum):
+    """How the instances that have the same subscriber share it."""
+
+    SINGLE_INSTANCE = "single instance"
+    """They do not: only one may run it. The latest to start takes it over."""
+    COORDINATED = "coordinated"
+    """One follows, under a lock; the others stand by and take over when it ends."""
+
+
+class Start(Enum):
+    """Where a new subscriber begins. A number of the feed says: after that one."""
+
+    BEGINNING = "beginning"
+    NOW = "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often a failing event is tried, and how long to wait in between. Then the subscriber parks at it."""
+
+    max_attempts: int = 10
+    first_seconds: float = 1
+    longest_seconds: float = 300
+
+    def delay(self, attempts: int) -> float | None:
+        """Seconds until the next attempt after so many, scattered; None when there is none."""
+        if attempts >= self.max_attempts:
+            return None
+        full = min(self.longest_seconds, self.first_seconds * 2.0 ** min(attempts - 1, 60))
+        return full * random.uniform(0.5, 1)  # noqa: S311 - jitter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointEvery:
+    """When the checkpoint is written: after so many events, or so many seconds, whichever comes first.
+
+    A subscriber with a transaction has the effects of as many events in one transaction.
+    """
+
+    count: int = 1
+    seconds: float = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.seconds <= 0:
+            raise InvalidSetting("a checkpoint is written every 1 event or more, and after more than 0 seconds")
+
+
+class Follower(Protocol):
+    """Whatever follows the feed under a name and a checkpoint of its own: a subscriber, or a perspective."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def chosen(self) -> Chosen: ...
+
+    @property
+    def start(self) -> Start | int: ...
+
+    @property
+    def mode(self) -> InstanceMode: ...
+
+    @property
+    def retries(self) -> Retries: ...
+
+    @property
+    def checkpoint(self) -> CheckpointEvery: ...
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it is given a transaction, which the checkpoint commits; otherwise it is given single events."""
+
+    async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:
+        """Have the effects of the events, in order. Raises when one fails; then nothing of the transaction stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """The user's function as a follower. Its annotations choose the events, unless patterns do."""
+
+    invocation: Invocation
+    types: MessageTypes
+    providers: Providers = field(default_factory=Providers)
+    patterns: Sequence[str] | None = None
+    start: Start | int = Start.BEGINNING
+    mode: InstanceMode = InstanceMode.SINGLE_INSTANCE
+    retries: Retries = Retries()
+    checkpoint: CheckpointEvery = CheckpointEvery()
+
+    @property
+    def name(self) -> str:
+        return self.invocation.name
+
+    @property
+    def transactional(self) -> bool:
+        return self.invocation.takes_transaction
+
+    @property
+    def chosen(self) -> Chosen:
+        if self.patterns is not None:
+            return Chosen(patterns=tuple(self.patterns))
+        classes = [python_type for python_type in self.invocation.message_types if python_type is not StoredEvent]
+        if not classes:
+            return Chosen()
+        names = {self.types.of_class(python_type).name for python_type in classes}
+        return Chosen(types=sorted({stored for name in names for stored in self.types.upcasters.names_of(name)}))
+
+    async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:
+        for numbered in events:
+            event = numbered.event
+            around = Surroundings(
+                context=Context(
+                    message_id=event.event_id,
+                    message_type=event.event_type,
+                    stream_id=event.stream_id,
+                    version=event.version,
+                    attempts=attempts,
+                    created_at=event.created_at,
+                    correlation_id=event.correlation_id,
+                    causation_id=event.causation_id,
+                    headers=event.metadata,
+                ),
+                key=idempotency_key(self.name, event.event_id),
+                transaction=transaction,
+            )
+            await self.invocation(self._message(event), around, self.providers)
+
+    def _message(self, event: StoredEvent) -> Any:
+        if StoredEvent in self.invocation.message_types:
+            return self.types.upcasters.lift(event)
+        return self.types.decode(event.event_type, event.shape, event.payload)

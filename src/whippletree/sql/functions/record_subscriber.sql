@@ -1,0 +1,16 @@
+-- Notes what the holder does at present, and returns the row as it is: somebody may have redriven, skipped or paused.
+-- Writes only a change. Raises when the subscriber is no longer the caller's.
+CREATE OR REPLACE FUNCTION record_subscriber(
+  p_name text, p_epoch bigint, p_state text, p_waiting boolean, p_as_of timestamptz DEFAULT clock_timestamp())
+RETURNS SETOF wh_subscribers
+LANGUAGE plpgsql
+SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM require_epoch(p_name, p_epoch);
+  UPDATE wh_subscribers s SET state = p_state, waiting = p_waiting, updated_at = p_as_of
+  WHERE s.subscriber_name = p_name AND s.epoch = p_epoch AND (s.state, s.waiting) <> (p_state, p_waiting)
+    AND (s.state <> 'parked' OR s.retry_at < 'infinity');
+  RETURN QUERY SELECT s.* FROM wh_subscribers s WHERE s.subscriber_name = p_name;
+END;
+$$;

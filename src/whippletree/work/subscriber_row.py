@@ -1,0 +1,102 @@
+"""A subscriber's row: everything that its holder writes, each time under its epoch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import asyncpg
+
+from whippletree.errors import LeaseLost, StoreUnavailable
+from whippletree.settings import valid_schema
+from whippletree.store.database import translated
+from whippletree.store.statements import call
+from whippletree.store.transaction import Connection, Transaction
+
+
+class EffectsFailed(Exception):
+    """What was to happen in a transaction raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+
+
+class SubscriberRow:
+    """Every call raises `LeaseLost` when the epoch is not the present one."""
+
+    def __init__(self, name: str, connections: asyncpg.Pool[asyncpg.Record], *, schema: str) -> None:
+        self._name = name
+        self._connections = connections
+        self._schema = valid_schema(schema)
+        self._hold = call(schema, "hold_subscriber", 2)
+        self._record = call(schema, "record_subscriber", 4)
+        self._advance = call(schema, "advance_subscriber", 4)
+        self._fail = call(schema, "fail_subscriber", 6)
+        self._leave = call(schema, "leave_subscriber", 2)
+
+    async def hold(self, instance_id: UUID) -> asyncpg.Record:
+        """Begin under a new epoch; the row."""
+        return await self._row(self._hold, self._name, instance_id)
+
+    async def record(self, epoch: int, state: str, waiting: bool) -> asyncpg.Record:
+        """Note what the holder does; the row."""
+        return await self._row(self._record, self._name, epoch, state, waiting)
+
+    async def advance(self, epoch: int, checkpoint: int, through: int) -> None:
+        """Move the checkpoint. Raises `CheckpointMoved` when it is not where the caller believes it to be."""
+        await self._execute(self._advance, self._name, epoch, checkpoint, through)
+
+    async def fail(self, epoch: int, number: int, attempts: int, error: str, retry_seconds: float | None) -> None:
+        """Note that an event failed; without a time it parks the subscriber."""
+        await self._execute(self._fail, self._name, epoch, number, attempts, error, retry_seconds)
+
+    async def leave(self, epoch: int) -> None:
+        """Say that nobody follows; no attempt is counted against the next event."""
+        await self._execute(self._leave, self._name, epoch)
+
+    async def commit(
+        self, epoch: int, checkpoint: int, through: int, effects: Callable[[Transaction], Awaitable[None]]
+    ) -> None:
+        """Effects and checkpoint in one transaction. Raises `EffectsFailed` when they do; then nothing happened."""
+        async with self._connections.acquire() as connection:
+            try:
+                with translated():
+                    await connection.execute(f"BEGIN; SELECT {self._at('enter_subscriber')}, {epoch})")
+                try:
+                    await effects(Transaction(connection))
+                except Exception as error:
+                    if connection.is_closed():
+                        raise StoreUnavailable("the connection was lost in the middle of a transaction") from error
+                    raise EffectsFailed(error) from error
+                advance = f"{self._at('advance_subscriber')}, {epoch}, {checkpoint}, {through})"
+                with translated():
+                    # One message: a process that is stopped now cannot keep its row locked.
+                    await connection.execute(f"SELECT {advance}; COMMIT")
+            except BaseException:
+                await _undo(connection)
+                raise
+
+    async def _row(self, statement: str, *arguments: object) -> asyncpg.Record:
+        with translated():
+            row = await self._connections.fetchrow(statement, *arguments)
+        if row is None:
+            raise LeaseLost(f"there is no subscriber {self._name} any more")
+        return row
+
+    async def _execute(self, statement: str, *arguments: object) -> None:
+        with translated():
+            await self._connections.execute(statement, *arguments)
+
+    def _at(self, function: str) -> str:
+        """The beginning of a call. The name was validated when it was registered: it needs no escaping."""
+        return f"\"{self._schema}\".{function}('{self._name}'"
+
+
+async def _undo(connection: Connection) -> None:
+    """End the transaction whatever state it is in, or the connection."""
+    try:
+        async with asyncio.timeout(5):
+            await connection.execute("ROLLBACK")
+    except BaseException:
+        connection.terminate()

@@ -1,0 +1,282 @@
+"""One follower's way through the feed, while it is held: read, apply, move the checkpoint; retry, park, go on.
+
+Effects and checkpoint commit together, under an epoch that whoever takes over raises. A holder that was stopped and
+wakes up is refused at its next call, and whatever it had open is undone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum
+from uuid import UUID
+
+import asyncpg
+
+from whippletree.dispatch.subscriber import Follower
+from whippletree.errors import CheckpointMoved, StoreError
+from whippletree.message.event import NumberedEvent
+from whippletree.store.feed import Feed
+from whippletree.work.feed_head import FeedHead
+from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow
+
+_log = logging.getLogger("whippletree.subscription")
+
+_PAGE = 500
+_LAZILY = 1_000
+"""Numbers of events that were not chosen after which the checkpoint is moved past them."""
+_PAUSE = 0.2
+"""Seconds between two attempts to reach the database."""
+_LOOK_EVERY = 5.0
+"""Seconds after which an idle, parked or paused subscriber looks at its row, though nobody woke it."""
+
+
+class SubscriptionState(Enum):
+    """What an instance does for a subscriber."""
+
+    STANDBY = "standby"
+    CATCHING_UP = "catching up"
+    LIVE = "live"
+    LOST = "lost"
+    PARKED = "parked"
+
+
+class Subscription:
+    """Follows the feed for one follower under one epoch at a time. All attributes are there to be looked at."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        connections: asyncpg.Pool[asyncpg.Record],
+        feed: Feed,
+        instance_id: UUID,
+        tell: Callable[[Subscription], None],
+        *,
+        schema: str = "whippletree",
+    ) -> None:
+        self.follower = follower
+        self.name = follower.name
+        self.state = SubscriptionState.STANDBY
+        self.applied = 0
+        self.failures = 0
+        self.takeovers = 0
+        self.checkpoint = 0
+        self.epoch = 0
+        self.attempts = 0
+        self._row = SubscriberRow(follower.name, connections, schema=schema)
+        self._feed = feed
+        self._instance_id = instance_id
+        self._tell = tell
+        self._passed = 0
+        self._single_through = 0
+        self._saved_at = 0.0
+        self._unsaved = 0
+        self._retry_due = 0.0
+        self._paused = False
+        self._stopping = False
+        self._waiting = False
+
+    def stop(self) -> None:
+        """End after the events that are being applied."""
+        self._stopping = True
+
+    def say(self, state: SubscriptionState) -> None:
+        if state is not self.state:
+            self.state = state
+            _log.info("subscriber %s: %s at %d, epoch %d", self.name, state.value, self.checkpoint, self.epoch)
+            self._tell(self)
+
+    async def follow(self, head: FeedHead) -> None:
+        """Follow until stopped. Raises `LeaseLost` when another has begun to; cancelled, it undoes what is open."""
+        self._stopping = False
+        await self._until_answered(head, lambda: self._begin(head))
+        self.takeovers += 1
+        if self.state is not SubscriptionState.PARKED:
+            self.say(SubscriptionState.CATCHING_UP)
+        while not self._stopping:
+            try:
+                await self._step(head)
+            except CheckpointMoved:
+                await self._look()
+            except StoreError as error:
+                # Whether the last commit happened is not known: the row says it.
+                _log.info("subscriber %s waits for the database: %s", self.name, error)
+                await self._until_answered(head, self._look)
+        with suppress(CheckpointMoved):
+            await self._save()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Say that nobody follows; no attempt is counted against the next event."""
+        await self._row.leave(self.epoch)
+
+    async def _step(self, head: FeedHead) -> None:
+        if self._paused or self.state is SubscriptionState.PARKED:
+            await head.wait(_LOOK_EVERY)
+            await self._look()
+        elif (pause := self._retry_due - time.monotonic()) > 0:
+            await head.wait(pause)
+            await self._look()
+        elif self._passed >= head.last:
+            await self._idle(head)
+        else:
+            page = await self._feed.page(self._passed, head.last, self.follower.chosen, _PAGE)
+            if len(page.events) == _PAGE and self.state is SubscriptionState.LIVE:
+                await self._now(SubscriptionState.CATCHING_UP, waiting=False)
+            if await (self._in_transactions if self.follower.transactional else self._one_by_one)(page.events):
+                self._passed = max(self._passed, page.through)
+            if self._passed - self.checkpoint >= _LAZILY:
+                await self._save()
+
+    async def _idle(self, head: FeedHead) -> None:
+        if self._passed > self.checkpoint and self._save_in() <= 0:
+            await self._save()
+        waiting = head.listening and not head.hurried
+        before = self.state, self._waiting
+        if before != (SubscriptionState.LIVE, waiting):
+            # An append that looked just before this was committed has seen nobody waiting: look once more.
+            await self._now(SubscriptionState.LIVE, waiting=waiting)
+            head.last = max(head.last, await self._feed.last_number())
+            return
+        seen = head.last
+        await head.wait(max(0.001, self._save_in()) if self._passed > self.checkpoint else _LOOK_EVERY)
+        if head.last == seen:
+            await self._look()
+
+    async def _in_transactions(self, events: Sequence[NumberedEvent]) -> bool:
+        """Whether all of them are applied."""
+        done = 0
+        while done < len(events) and not self._stopping:
+            first = events[done].number
+            alone = self.attempts > 0 or first <= self._single_through
+            batch = events[done : done + (1 if alone else self.follower.checkpoint.count)]
+            if await self._spent(first):
+                return False
+            try:
+                await self._transaction(batch)
+            except EffectsFailed as failed:
+                if len(batch) > 1:
+                    # Which one of them it was shows when each is tried alone.
+                    self._single_through = batch[-1].number
+                    continue
+                await self._failed(first, failed.cause)
+                return False
+            done += len(batch)
+            self.applied += len(batch)
+        return done == len(events)
+
+    async def _transaction(self, events: Sequence[NumberedEvent]) -> None:
+        attempt, through = self.attempts + 1, events[-1].number
+        await self._row.commit(
+            self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
+        )
+        self._moved(through)
+
+    async def _one_by_one(self, events: Sequence[NumberedEvent]) -> bool:
+        policy = self.follower.checkpoint
+        for numbered in events:
+            if self._stopping or await self._spent(numbered.number):
+                return False
+            try:
+                await self.follower.apply([numbered], None, self.attempts + 1)
+            except Exception as error:
+                await self._save()
+                await self._failed(numbered.number, error)
+                return False
+            self._passed = numbered.number
+            self.applied += 1
+            self._unsaved += 1
+            if self._unsaved >= policy.count or self._save_in() <= 0:
+                await self._save()
+        return True
+
+    async def _spent(self, number: int) -> bool:
+        """Park before an attempt too many: the process ended each time that the event was tried."""
+        if self.attempts < self.follower.retries.max_attempts:
+            return False
+        await self._failed(number, None)
+        return True
+
+    async def _failed(self, number: int, error: Exception | None) -> None:
+        self.failures += 1
+        attempts = self.attempts + (error is not None)
+        delay = self.follower.retries.delay(attempts)
+        words = _words(error) if error is not None else "its process ended each time that it was tried"
+        await self._row.fail(self.epoch, number, attempts, words, delay)
+        self.attempts = attempts
+        _log.warning("subscriber %s failed at event %d, attempt %d: %s", self.name, number, attempts, words)
+        if delay is None:
+            self.say(SubscriptionState.PARKED)
+            self._retry_due = float("inf")
+        else:
+            self._retry_due = time.monotonic() + delay
+
+    async def _save(self) -> None:
+        if self._passed > self.checkpoint:
+            await self._row.advance(self.epoch, self.checkpoint, self._passed)
+            self._moved(self._passed)
+
+    def _save_in(self) -> float:
+        """Seconds until the checkpoint is to be written. What was only passed over can wait."""
+        seconds = _LOOK_EVERY if self.follower.transactional else self.follower.checkpoint.seconds
+        return self._saved_at + seconds - time.monotonic()
+
+    def _moved(self, through: int) -> None:
+        self.checkpoint = through
+        self._passed = max(self._passed, through)
+        self._saved_at, self._unsaved = time.monotonic(), 0
+        self.attempts = 0
+
+    async def _now(self, state: SubscriptionState, *, waiting: bool) -> None:
+        self._take_note(await self._row.record(self.epoch, state.value, waiting))
+        if self.state is not SubscriptionState.PARKED:
+            self.say(state)
+
+    async def _look(self) -> None:
+        """What has become of the row: somebody may have redriven, skipped or paused."""
+        state = SubscriptionState.CATCHING_UP if self.state is SubscriptionState.PARKED else self.state
+        await self._now(state, waiting=self._waiting)
+
+    async def _until_answered(self, head: FeedHead, ask: Callable[[], Awaitable[None]]) -> None:
+        answered = False
+        while not answered:
+            try:
+                await ask()
+                answered = True
+            except StoreError:
+                await head.wait(_PAUSE)
+
+    async def _begin(self, head: FeedHead) -> None:
+        self._take_note(await self._row.hold(self._instance_id))
+        self._saved_at, self._unsaved = time.monotonic(), 0
+        # Whoever has not caught up with this is not live.
+        head.last = max(head.last, await self._feed.last_number())
+
+    def _take_note(self, row: asyncpg.Record) -> None:
+        if row["checkpoint"] != self.checkpoint or row["epoch"] != self.epoch:
+            self.checkpoint = self._passed = row["checkpoint"]
+        self.epoch = row["epoch"]
+        self.attempts = row["attempts"]
+        self._paused = row["paused"]
+        self._waiting = row["waiting"]
+        retry_at = row["retry_at"]
+        if row["state"] == SubscriptionState.PARKED.value:
+            self.say(SubscriptionState.PARKED)
+        elif self.state is SubscriptionState.PARKED:
+            self.say(SubscriptionState.CATCHING_UP)
+        if retry_at is None or retry_at.year > 9000:
+            self._retry_due = 0.0
+        else:
+            # Bounded by our own back-off, in case this machine's clock is wrong.
+            longest = self.follower.retries.longest_seconds
+            wait = min((retry_at - datetime.now(UTC)).total_seconds(), longest)
+            self._retry_due = time.monotonic() + wait
+
+
+def _words(error: Exception) -> str:
+    """Without row contents, which PostgreSQL puts into its details."""
+    text = (error.message if isinstance(error, asyncpg.PostgresError) else str(error)) or ""
+    return f"{type(error).__name__}: {text}"[:2000]
