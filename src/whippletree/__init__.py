@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from whippletree.dispatch.context import Context, IdempotencyKey
     from whippletree.dispatch.policy import Retry
     from whippletree.dispatch.receipt import Receipt
+    from whippletree.dispatch.subscriber import InstanceMode
     from whippletree.errors import (
         CoordinationError,
         Error,
@@ -32,6 +33,7 @@ _HOMES = {
     "Error": "whippletree.errors",
     "HandlerError": "whippletree.errors",
     "IdempotencyKey": "whippletree.dispatch.context",
+    "InstanceMode": "whippletree.dispatch.subscriber",
     "InvalidMessage": "whippletree.errors",
     "InvalidSetting": "whippletree.errors",
     "Receipt": "whippletree.dispatch.receipt",
@@ -51,6 +53,7 @@ __all__ = [
     "Error",
     "HandlerError",
     "IdempotencyKey",
+    "InstanceMode",
     "InvalidMessage",
     "InvalidSetting",
     "Receipt",
