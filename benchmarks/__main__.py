@@ -9,7 +9,19 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from benchmarks import claim_cost, drain, feed, idle, limits, pair, perspectives, runtime, snapshot, store
+from benchmarks import (
+    claim_cost,
+    drain,
+    feed,
+    idle,
+    limits,
+    pair,
+    perspectives,
+    receptors,
+    runtime,
+    snapshot,
+    store,
+)
 from benchmarks.loop import loop_factory
 from benchmarks.peers import drains
 from benchmarks.place import Run, private_server
@@ -21,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[Run], Awaitable[list[Figure]]]] = {
     "drain": drain.measure,
     "runtime": runtime.measure,
     "pair": pair.measure,
+    "receptors": receptors.measure,
     "claim": claim_cost.measure,
     "idle": idle.measure,
     "feed": feed.measure,

@@ -16,7 +16,7 @@ LAYERS = (
     {"complete"},
     {"work"},
     {"transports"},
-    {"app", "service", "testing", "cli", "__init__", "__main__"},
+    {"app", "service", "log", "testing", "cli", "__init__", "__main__"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

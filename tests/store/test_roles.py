@@ -27,10 +27,20 @@ STORING = {
     *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch", "receive_messages"),
     *("append_events", "stream_id_of", "awaited_version", "has_applied", "why_not_applied"),
     *("follows_feed", "number_events", "last_number", "has_followed", "why_subscriber"),
+    *("append_events_batch", "publish_messages", "cancel_message"),
 }
 WORKING = STORING | {
     *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
-    "park_deliveries",
+    *("park_deliveries", "set_aside", "keep_alive", "store_due_messages"),
+    *(
+        "register_perspective_rows",
+        "live_generation",
+        "read_perspective_events",
+        "read_rows",
+        "write_rows",
+        "find_rows",
+    ),
+    *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("register_perspective", "register_receptor", "read_events"),
     *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
     *("find_rows", "take_over_streams", "save_checkpoints", "unworked_perspectives"),

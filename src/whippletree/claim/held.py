@@ -67,6 +67,10 @@ class HeldWork:
     def __len__(self) -> int:
         return len(self._runs)
 
+    def unsettled(self, queue: str, message_id: UUID) -> bool:
+        """Whether a piece of work is in hand whose end is not accepted yet."""
+        return (queue, message_id) in self._runs
+
     def runs(self) -> list[Run]:
         """Every lease in hand, once. Safe to call from another thread."""
         return list(dict.fromkeys(self._runs.copy().values()))

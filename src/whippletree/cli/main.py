@@ -29,6 +29,7 @@ COMMANDS = {
     "subscribers": ("whippletree.cli.subscribers:subscribers", "See the subscribers, and mend what has stopped."),
     "verify": ("whippletree.cli.verify:verify", "Prove on the live database that order was kept and nothing is lost."),
     "roles": ("whippletree.cli.roles:roles", "Say what a database role may do."),
+    "run": ("whippletree.cli.run:run", "Run an instance of a service."),
     "sql": ("whippletree.cli.migrate:sql", "Print the schema as SQL."),
 }
 

@@ -6,15 +6,18 @@ A signature is read once, when the function is registered, and a wrong one is re
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 from whippletree.dispatch.context import Context, IdempotencyKey
-from whippletree.errors import InvalidSetting
+from whippletree.errors import DuplicateName, InvalidSetting
 from whippletree.store.transaction import Transaction
 
 
@@ -28,15 +31,25 @@ class Surroundings:
 
 
 class Providers:
-    """The user's own dependencies, by type: a value, or a function without parameters that gives one per call."""
+    """The user's own dependencies, by type: a function without parameters that gives one for each call."""
 
     def __init__(self) -> None:
         self._factories: dict[Any, Callable[[], Any]] = {}
 
     def add(self, python_type: Any, factory: Callable[[], Any]) -> None:
+        """Make a type known. Raises when it is known already, or when the factory cannot be called."""
+        if python_type in (Transaction, Context, IdempotencyKey):
+            raise InvalidSetting(f"{_shown(python_type)} is given by Whippletree itself; provide a type of your own")
+        if python_type in self._factories:
+            raise DuplicateName(f"{_shown(python_type)} is provided already")
+        if not callable(factory):
+            raise InvalidSetting(
+                f"what provides {_shown(python_type)} is a value; give a function, such as lambda: value"
+            )
         self._factories[python_type] = factory
 
     def get(self, python_type: Any) -> Any:
+        """What the factory gives; to be awaited when the factory is asynchronous."""
         return self._factories[python_type]()
 
     def __contains__(self, python_type: Any) -> bool:
@@ -55,12 +68,16 @@ class Invocation:
     takes_transaction: bool
     injected: tuple[tuple[str, Any], ...]
 
-    async def __call__(self, message: Any, around: Surroundings, providers: Providers) -> Any:
+    async def __call__(
+        self, message: Any, around: Surroundings, providers: Providers, threads: Executor | None = None
+    ) -> Any:
         """Call the function; a plain `def` runs in a thread, so that it does not stop the others."""
-        arguments = {name: _value(asked, around, providers) for name, asked in self.injected}
+        arguments = {name: await _value(asked, around, providers) for name, asked in self.injected}
         if self.asynchronous:
             return await self.function(message, **arguments)
-        return await asyncio.to_thread(self.function, message, **arguments)
+        # With its context, so that a trace goes on in the thread.
+        call = functools.partial(contextvars.copy_context().run, self.function, message, **arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads, call)
 
 
 def read_signature(
@@ -77,13 +94,7 @@ def read_signature(
     """
     hints = hints_of(function, name, names)
     parameters = list(inspect.signature(function).parameters.values())
-    if len(parameters) < leading:
-        raise InvalidSetting(f"{name} takes no message; write def {name}(event: OrderPlaced)")
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidSetting(f"{name} takes *{parameter.name}; name each parameter and annotate it")
-        if parameter.name not in hints and parameter.default is parameter.empty:
-            raise InvalidSetting(f"parameter {parameter.name} of {name} has no type; annotate it with what it is to be")
+    _check_parameters(parameters, hints, name, leading)
     injected = tuple(
         (parameter.name, hints[parameter.name])
         for parameter in parameters[leading:]
@@ -96,15 +107,31 @@ def read_signature(
                 f"nothing is known to give {name} for {parameter_name}: {_shown(asked)}; it can ask for Transaction, "
                 "Context, IdempotencyKey, or for what app.provide() was told of before"
             )
+    asynchronous = inspect.iscoroutinefunction(function)
+    takes_transaction = any(asked is Transaction for _, asked in injected)
     return Invocation(
         name=name,
         function=function,
         message_types=classes_in(hints[parameters[leading - 1].name]),
         returns=classes_in(hints.get("return")),
-        asynchronous=inspect.iscoroutinefunction(function),
-        takes_transaction=any(asked is Transaction for _, asked in injected),
+        asynchronous=asynchronous,
+        takes_transaction=takes_transaction,
         injected=injected,
     )
+
+
+def _check_parameters(parameters: list[inspect.Parameter], hints: Mapping[str, Any], name: str, leading: int) -> None:
+    if len(parameters) < leading:
+        raise InvalidSetting(f"{name} takes no message; write def {name}(event: OrderPlaced)")
+    for place, parameter in enumerate(parameters, 1):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidSetting(f"{name} takes *{parameter.name}; name each parameter and annotate it")
+        if parameter.kind is parameter.KEYWORD_ONLY and place <= leading:
+            raise InvalidSetting(f"{name} takes its message by name only; let its first parameter be the message")
+        if parameter.kind is parameter.POSITIONAL_ONLY and place > leading:
+            raise InvalidSetting(f"{parameter.name} of {name} is injected by name; move the / before it")
+        if parameter.name not in hints and (parameter.default is parameter.empty or place <= leading):
+            raise InvalidSetting(f"parameter {parameter.name} of {name} has no type; annotate it with what it is to be")
 
 
 def classes_in(annotation: Any) -> tuple[type, ...]:
@@ -120,13 +147,15 @@ def classes_in(annotation: Any) -> tuple[type, ...]:
     return (annotation,) if isinstance(annotation, type) else ()
 
 
-_SEQUENCES = (list, tuple, set, frozenset, typing.get_origin(typing.Sequence), typing.get_origin(typing.Iterable))
+_SEQUENCES = (list, tuple, set, frozenset, Sequence, Iterable)
 
 
 def hints_of(function: Callable[..., Any], name: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
     """The annotations of a function, resolved."""
     try:
         return typing.get_type_hints(function, localns=dict(names or {}), include_extras=False)
+    except TypeError:
+        raise InvalidSetting(f"{name} is not a plain function; write def or async def") from None
     except NameError as error:
         raise InvalidSetting(
             f"an annotation of {name} names {error.name!r}, which is not known here; import it outside of "
@@ -138,14 +167,15 @@ def _known(asked: Any, providers: Providers) -> bool:
     return asked in (Transaction, Context, IdempotencyKey) or asked in providers
 
 
-def _value(asked: Any, around: Surroundings, providers: Providers) -> Any:
+async def _value(asked: Any, around: Surroundings, providers: Providers) -> Any:
     if asked is Transaction:
         return around.transaction
     if asked is Context:
         return around.context
     if asked is IdempotencyKey:
         return around.key
-    return providers.get(asked)
+    given = providers.get(asked)
+    return await given if inspect.isawaitable(given) else given
 
 
 def _shown(asked: Any) -> str:

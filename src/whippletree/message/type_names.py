@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from whippletree.errors import DuplicateName, InvalidMessage, InvalidSetting, UnknownName
-from whippletree.message.codec import Payload, encode
+from whippletree.message.codec import Payload, encode, text_fault
 from whippletree.message.envelope import check_type
 from whippletree.message.upcast import Upcasters
 
@@ -38,6 +38,8 @@ class MessageType(Generic[T]):
     python_type: type[T]
     kind: MessageKind
     shape: int
+    topic: str | None
+    """Where others outside read it; None when it stays here."""
     stream: Callable[[T], UUID | str] | None
     decoder: Callable[[str], T]
 
@@ -60,7 +62,8 @@ class MessageType(Generic[T]):
     def decode(self, payload: str) -> T:
         """The message that the JSON describes, or `InvalidMessage`."""
         try:
-            return self.decoder(payload)
+            # Payloads that were not read from the database are of a class of their own, which msgspec refuses.
+            return self.decoder(str(payload))
         except (msgspec.MsgspecError, ValueError) as error:
             raise InvalidMessage(f"this is no {self.name}: {without_contents(error)}") from None
 
@@ -74,11 +77,20 @@ class MessageTypes:
         self._of_class: dict[type, MessageType[Any]] = {}
 
     def register(
-        self, python_type: type[T], *, kind: MessageKind, stream: StreamKey, name: str | None = None, shape: int = 1
+        self,
+        python_type: type[T],
+        *,
+        kind: MessageKind,
+        stream: StreamKey,
+        name: str | None = None,
+        shape: int = 1,
+        topic: str | None = None,
     ) -> MessageType[T]:
         """Make a type known. Raises at once when it could not travel."""
+        if not isinstance(python_type, type):
+            raise InvalidSetting(f"{python_type!r} is not a class; register the class of your {kind}")
         name = name or python_type.__name__
-        check_type("the name", name)
+        _check_names(name, shape, topic)
         if python_type in self._of_class:
             raise DuplicateName(
                 f"{python_type.__qualname__} is registered already, as {self._of_class[python_type].name}"
@@ -95,6 +107,7 @@ class MessageTypes:
             python_type=python_type,
             kind=kind,
             shape=shape,
+            topic=topic,
             stream=_stream_getter(python_type, name, stream),
             decoder=decoder_of(python_type),
         )
@@ -123,6 +136,17 @@ class MessageTypes:
             )
         return found
 
+    def present_name(self, name: str, shape: int) -> str:
+        """The registered name that messages of a stored type have at present. Raises `UnknownName`."""
+        return self.named(self.upcasters.present_name(name, shape)).name
+
+    def decoder(self, name: str, shape: int) -> Callable[[str], Any]:
+        """What `decode` does for one stored type, as quickly as it can be done."""
+        known = self._named.get(name)
+        if known is not None and shape <= known.shape and not self.upcasters.needed(name, shape):
+            return known.decode
+        return lambda payload: self.decode(name, shape, payload)
+
     def decode(self, name: str, shape: int, payload: str) -> Any:
         """The message of a stored type, lifted to its present shape. Raises `UnknownName` or `InvalidMessage`."""
         if self.upcasters.needed(name, shape):
@@ -134,6 +158,17 @@ class MessageTypes:
                 "the newer program"
             )
         return known.decode(payload)
+
+
+def _check_names(name: str, shape: int, topic: str | None) -> None:
+    try:
+        check_type("the name", name)
+    except InvalidMessage as fault:
+        raise InvalidSetting(str(fault)) from None
+    if shape < 1:
+        raise InvalidSetting(f"shape of {name} is {shape}; shapes are counted from 1")
+    if topic is not None and (not topic or text_fault(topic)):
+        raise InvalidSetting(f"topic of {name} is {topic!r}; give it a name such as 'orders', or leave it out")
 
 
 def _stream_getter(python_type: type, name: str, stream: StreamKey) -> Callable[[Any], UUID | str] | None:

@@ -40,6 +40,15 @@ class Upcasters:
             names |= more
         return frozenset(names)
 
+    def present_name(self, event_type: str, shape: int) -> str:
+        """The type that this one has become."""
+        seen: set[tuple[str, int]] = set()
+        while (event_type, shape) in self._steps and (event_type, shape) not in seen:
+            seen.add((event_type, shape))
+            _, becomes = self._steps[event_type, shape]
+            event_type, shape = becomes, shape + 1 if becomes == event_type else 1
+        return event_type
+
     def lift(self, event: StoredEvent) -> StoredEvent:
         """The event in its present shape. Lifting it again changes nothing."""
         if not self.needed(event.event_type, event.shape):

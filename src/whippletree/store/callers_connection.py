@@ -1,7 +1,8 @@
 """Calls a storing function on the caller's own connection, whatever driver it belongs to, inside its transaction.
 
 A driver is never imported here: whoever hands us its connection has imported it. Nothing here begins, commits or rolls
-back. asyncpg gets typed arrays, which are fastest; every other driver gets one JSON text, which all of them can send.
+back. asyncpg gets typed arrays where that is fastest; every other driver gets JSON texts,
+which all of them can send.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
-from whippletree.errors import InvalidMessage, SchemaMismatch, UsageError
+from whippletree.errors import Error, InvalidMessage, SchemaMismatch, UsageError, WrongVersion
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.settings import valid_schema
 from whippletree.store.new_messages import as_arrays, as_json
+from whippletree.store.transaction import Transaction
 
 if TYPE_CHECKING:
     import asyncpg
@@ -35,6 +37,7 @@ class DjangoConnection(Protocol):
 
 # Unions of names in quotes: the drivers are not imported when the program runs.
 AsyncConnection: TypeAlias = Union[
+    Transaction,
     "asyncpg.Connection[Any]",
     "asyncpg.pool.PoolConnectionProxy[Any]",
     "psycopg.AsyncConnection[Any]",
@@ -49,6 +52,7 @@ SyncConnection: TypeAlias = Union[
     "sqlalchemy.orm.scoped_session[Any]",
     DjangoConnection,
 ]
+Arguments: TypeAlias = Sequence[tuple[str, str | None]]
 
 _ASYNC = {
     "asyncpg": ("asyncpg.connection:Connection", "asyncpg.pool:PoolConnectionProxy"),
@@ -80,6 +84,8 @@ _SCALARS = (
 )
 _MISSING = frozenset({"3F000", "42883"})
 """Schema or function does not exist."""
+_OURS: dict[str, type[Error]] = {"WH004": InvalidMessage, "WH005": WrongVersion}
+_SCHEDULED_ALREADY = "wh_scheduled_messages_key"
 _WAITING_ALREADY = "wh_messages_message_id"
 
 
@@ -87,47 +93,70 @@ async def call_storing(
     function: str, messages: Sequence[OutboxMessage | InboxMessage], on: AsyncConnection, schema: str
 ) -> Sequence[Any]:
     """The function's array, one element per message. Awaits the caller's connection only."""
-    connection: Any = on
-    driver = _driver(connection, _ASYNC)
-    if driver is None:
-        raise UsageError(_not_supported(connection, _driver(connection, _SYNC), f"call {function}_sync without await"))
+    connection: Any = on.connection if isinstance(on, Transaction) else on
+    if _driver(connection, _ASYNC) != "asyncpg":
+        return _answer(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
     with _translated(schema):
-        if driver == "asyncpg":
-            statement = f'SELECT "{valid_schema(schema)}".{function}({_ARRAYS})'
-            if function == "store_outbox" and len(messages) == 1:
-                # Most callers store one message: arrays would cost them as much as the message.
-                alone = f'SELECT "{valid_schema(schema)}".store_message({_SCALARS})'
-                return [await connection.fetchval(alone, *(column[0] for column in as_arrays(messages)))]
-            return _answer(await connection.fetchval(statement, *as_arrays(messages)))
-        if driver == "psycopg":
-            # A plain cursor: the connection's own may make dictionaries of rows, or live on the server.
-            async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=_as_tuples()) as cursor:
-                await cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
-                return _answer((await cursor.fetchone())[0])
-        _require_postgresql(connection)
-        result = await connection.execute(_text(function, schema), {"messages": as_json(messages)})
-        return _answer(result.scalar_one())
+        statement = f'SELECT "{valid_schema(schema)}".{function}({_ARRAYS})'
+        if function == "store_outbox" and len(messages) == 1:
+            # Most callers store one message: arrays would cost them as much as the message.
+            alone = f'SELECT "{valid_schema(schema)}".store_message({_SCALARS})'
+            return [await connection.fetchval(alone, *(column[0] for column in as_arrays(messages)))]
+        return _answer(await connection.fetchval(statement, *as_arrays(messages)))
 
 
 def call_storing_sync(
     function: str, messages: Sequence[OutboxMessage | InboxMessage], on: SyncConnection, schema: str
 ) -> Sequence[Any]:
     """The same, for connections that are not awaited."""
+    return _answer(call_on_sync(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
+
+
+async def call_on(
+    function: str, arguments: Arguments, on: AsyncConnection, schema: str, *, name: str | None = None
+) -> Any:
+    """The value of a function of ours, called in the caller's transaction. An argument is a type and its text.
+
+    `name` is what the caller called, for the error that a wrong connection deserves.
+    """
+    connection: Any = on.connection if isinstance(on, Transaction) else on
+    driver = _driver(connection, _ASYNC)
+    if driver is None:
+        called = name or function
+        raise UsageError(_not_supported(connection, _driver(connection, _SYNC), f"call {called}_sync without await"))
+    values = [value for _, value in arguments]
+    with _translated(schema):
+        if driver == "asyncpg":
+            return await connection.fetchval(_call(function, schema, arguments, "${}::text"), *values)
+        if driver == "psycopg":
+            # A plain cursor: the connection's own may make dictionaries of rows, or live on the server.
+            async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=_as_tuples()) as cursor:
+                await cursor.execute(_call(function, schema, arguments, "%s"), values)
+                return (await cursor.fetchone())[0]
+        _require_postgresql(connection)
+        return (await connection.execute(*_in_sqlalchemy(function, schema, arguments))).scalar_one()
+
+
+def call_on_sync(
+    function: str, arguments: Arguments, on: SyncConnection, schema: str, *, name: str | None = None
+) -> Any:
+    """The same, for connections that are not awaited."""
     connection: Any = on
     driver = _driver(connection, _SYNC)
     if driver is None:
-        raise UsageError(_not_supported(connection, _driver(connection, _ASYNC), f"await {function}"))
+        raise UsageError(_not_supported(connection, _driver(connection, _ASYNC), f"await {name or function}"))
+    statement, values = _call(function, schema, arguments, "%s"), [value for _, value in arguments]
     with _translated(schema):
         if driver == "psycopg":
             with sys.modules["psycopg"].Cursor(connection, row_factory=_as_tuples()) as cursor:
-                cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
-                return _answer(cursor.fetchone()[0])
+                cursor.execute(statement, values)
+                return cursor.fetchone()[0]
         _require_postgresql(connection)
         if driver == "Django":
             with connection.cursor() as cursor:
-                cursor.execute(_batch(function, schema, "%s"), [as_json(messages)])
-                return _answer(cursor.fetchone()[0])
-        return _answer(connection.execute(_text(function, schema), {"messages": as_json(messages)}).scalar_one())
+                cursor.execute(statement, values)
+                return cursor.fetchone()[0]
+        return connection.execute(*_in_sqlalchemy(function, schema, arguments)).scalar_one()
 
 
 def _driver(connection: object, drivers: dict[str, tuple[str, ...]]) -> str | None:
@@ -160,12 +189,14 @@ def _require_postgresql(connection: Any) -> None:
         raise UsageError(f"cannot store on a connection to {name}; the messages live in PostgreSQL")
 
 
-def _batch(function: str, schema: str, parameter: str) -> str:
-    return f'SELECT "{valid_schema(schema)}".{function}_batch(CAST({parameter} AS jsonb))'
+def _call(function: str, schema: str, arguments: Arguments, parameter: str) -> str:
+    casts = (f"CAST({parameter.format(number)} AS {kind})" for number, (kind, _) in enumerate(arguments, 1))
+    return f'SELECT "{valid_schema(schema)}".{function}({", ".join(casts)})'
 
 
-def _text(function: str, schema: str) -> Any:
-    return sys.modules["sqlalchemy"].text(_batch(function, schema, ":messages"))
+def _in_sqlalchemy(function: str, schema: str, arguments: Arguments) -> tuple[Any, dict[str, str | None]]:
+    statement = sys.modules["sqlalchemy"].text(_call(function, schema, arguments, ":argument_{}"))
+    return statement, {f"argument_{number}": value for number, (_, value) in enumerate(arguments, 1)}
 
 
 def _as_tuples() -> Any:
@@ -183,8 +214,10 @@ def _translated(schema: str) -> Iterator[None]:
         yield
     except Exception as error:
         state, constraint, message = _diagnosis(error)
-        if state == "WH004":
-            raise InvalidMessage(message) from error
+        if state in _OURS:
+            raise _OURS[state](message) from error
+        if state == "23505" and constraint == _SCHEDULED_ALREADY:
+            raise InvalidMessage("a message is already scheduled under this key; cancel it first") from error
         if state == "23505" and constraint == _WAITING_ALREADY:
             raise InvalidMessage("a message with this id is already waiting; give every message its own") from error
         if state in _MISSING:

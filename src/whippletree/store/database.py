@@ -25,6 +25,7 @@ from whippletree.errors import (
 )
 from whippletree.settings import Dsn, Settings
 from whippletree.store.embedded import EmbeddedPostgres
+from whippletree.store.schema import migrate, require_schema
 
 _APPLICATION_NAME = "whippletree"
 
@@ -92,6 +93,28 @@ async def open_pool(
         server_settings={"application_name": _APPLICATION_NAME, **(server_settings or {})},
     ) as pool:
         yield pool
+
+
+@asynccontextmanager
+async def prepared_pool(settings: Settings, *, size: int = 4) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    """A pool on a database whose schema is the one of this version."""
+    async with serving(settings) as dsn:
+        await prepare(dsn, settings)
+        async with open_pool(dsn, size=size) as pool:
+            yield pool
+
+
+async def prepare(dsn: Dsn, settings: Settings) -> None:
+    """See to it that the schema is the one of this version. In the embedded server it is made so; elsewhere
+    `SchemaMismatch` says what to do."""
+    connection = await open_connection(settings.direct_dsn or dsn)
+    try:
+        if settings.dsn is None:
+            await migrate(connection, settings.schema)
+        else:
+            await require_schema(connection, settings.schema)
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager

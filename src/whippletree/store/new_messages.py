@@ -43,7 +43,7 @@ def require_distinct(messages: Sequence[OutboxMessage]) -> None:
 
 def as_json(messages: Sequence[OutboxMessage | InboxMessage]) -> str:
     """A JSON array, each payload as a string so that it is kept to the letter."""
-    return msgspec.json.encode([_element(message) for message in messages]).decode() if messages else "[]"
+    return msgspec.json.encode([element(message) for message in messages]).decode() if messages else "[]"
 
 
 def as_arrays(messages: Sequence[OutboxMessage | InboxMessage]) -> list[list[Any]]:
@@ -70,8 +70,9 @@ def stream_id_of(key: str) -> StreamId:
     return StreamId(UUID(hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()))
 
 
-def _element(message: OutboxMessage | InboxMessage) -> dict[str, Any]:
-    element = {
+def element(message: OutboxMessage | InboxMessage) -> dict[str, Any]:
+    """One message as JSON."""
+    found = {
         "message_id": message.message_id,
         "message_type": message.message_type,
         "payload": str(message.payload),
@@ -81,5 +82,5 @@ def _element(message: OutboxMessage | InboxMessage) -> dict[str, Any]:
         "causation_id": message.causation_id,
         "scheduled_for": message.scheduled_for,
     }
-    element["stream_id" if isinstance(message.stream, UUID) else "stream_key"] = message.stream
-    return {name: value for name, value in element.items() if value is not None}
+    found["stream_id" if isinstance(message.stream, UUID) else "stream_key"] = message.stream
+    return {name: value for name, value in found.items() if value is not None}

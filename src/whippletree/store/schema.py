@@ -35,6 +35,7 @@ TABLES = (
     "wh_message_deduplication",
     "wh_finished_messages",
     "wh_dead_letters",
+    "wh_scheduled_messages",
     "wh_event_store",
     "wh_event_sequence",
     "wh_subscribers",

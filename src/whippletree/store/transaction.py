@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import asyncpg
-import asyncpg.pool
+if TYPE_CHECKING:
+    import asyncpg
+    import asyncpg.pool
 
 Connection: TypeAlias = "asyncpg.Connection | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 

@@ -9,7 +9,7 @@ BEGIN
   PERFORM grant_producer(p_role);
   PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'report_work', 'leave',
     'require_partition_count', 'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
-    'park_deliveries',
+    'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages',
     -- The rows of perspectives.
     'register_perspective_rows', 'live_generation', 'read_perspective_events', 'read_rows', 'write_rows', 'find_rows',
     'row_of', 'take_over_streams', 'save_checkpoints', 'unworked_perspectives',

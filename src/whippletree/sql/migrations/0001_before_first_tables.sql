@@ -143,6 +143,16 @@ CREATE TABLE wh_dead_letters (
   died_at timestamptz NOT NULL
 );
 CREATE INDEX wh_dead_letters_message_id ON wh_dead_letters (message_id);
+CREATE TABLE wh_scheduled_messages (
+  message_id uuid PRIMARY KEY,
+  due_at timestamptz NOT NULL,
+  created_at timestamptz NOT NULL,
+  queue text NOT NULL CHECK (queue IN ('outbox', 'inbox')),
+  schedule_key text,
+  message jsonb NOT NULL,
+  CONSTRAINT wh_scheduled_messages_key UNIQUE (schedule_key)
+);
+CREATE INDEX wh_scheduled_messages_due ON wh_scheduled_messages (due_at);
 CREATE TABLE wh_event_store (
   stream_id uuid NOT NULL,
   event_id uuid NOT NULL,

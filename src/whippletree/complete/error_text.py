@@ -1,0 +1,55 @@
+"""An error in words that may be stored and shown: without the contents of rows, statements or payloads.
+
+Drivers put values into their details, SQLAlchemy puts parameters into its message, pydantic quotes the input. Of such
+errors only the names remain: the class, the SQLSTATE, the table, the column, the constraint.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+_LONGEST = 2_000
+_NAMES = ("table_name", "column_name", "constraint_name")
+
+
+def error_text(error: BaseException) -> str:
+    """The error as one text."""
+    name = type(error).__name__
+    if (database_error := _of_database(error)) is not None:
+        return f"{name}: {_named(database_error)}"
+    if callable(errors := getattr(error, "errors", None)) and hasattr(error, "error_count"):
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in errors(include_url=False))
+        return f"{name}: {faults}"[:_LONGEST]
+    text = str(error)
+    return f"{name}: {text}"[:_LONGEST] if text else name
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """The SQLSTATE of a database error, whichever library raised it."""
+    found = _of_database(error)
+    return None if found is None else _state(found)
+
+
+def _of_database(error: BaseException | None) -> BaseException | None:
+    """The driver's error: this one, or the one that SQLAlchemy or Django wrapped."""
+    if error is None:
+        return None
+    if isinstance(error, asyncpg.PostgresError) or _state(error) is not None:
+        return error
+    inner = getattr(error, "orig", None)
+    if isinstance(inner, BaseException):
+        return _of_database(inner) or error
+    if type(error).__module__.startswith("django.db"):
+        return _of_database(error.__cause__) or error
+    return None
+
+
+def _state(error: BaseException) -> str | None:
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else None
+
+
+def _named(error: BaseException) -> str:
+    diagnosis = getattr(error, "diag", error)
+    names = [f"{name.removesuffix('_name')} {value}" for name in _NAMES if (value := getattr(diagnosis, name, None))]
+    return ", ".join([f"SQLSTATE {_state(error) or 'unknown'}", *names])

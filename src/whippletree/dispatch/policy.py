@@ -1,0 +1,59 @@
+"""What a receptor may say of its failures and its effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from whippletree.errors import InvalidSetting
+
+
+class OnPoison(StrEnum):
+    """What becomes of a message whose attempts are used up."""
+
+    PARK = "park"
+    """Its stream waits at it, until somebody redrives or skips it."""
+    SKIP = "skip"
+    """It goes to the dead letters, and its stream goes on."""
+
+
+class Effects(StrEnum):
+    """Where the effects of a receptor are."""
+
+    TRANSACTION = "transaction"
+    """In the transaction that also ends the message: they happen once."""
+    EXTERNAL = "external"
+    """Outside: they may be repeated after a crash, under the same idempotency key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a failed message is tried, and when. Pauses grow from `first_pause` by `factor` up to `longest_pause`,
+    and are scattered, lest everything that failed together comes again together. Times are seconds."""
+
+    attempts: int = 10
+    first_pause: float = 1.0
+    longest_pause: float = 300.0
+    factor: float = 2.0
+    on: tuple[type[Exception], ...] = (Exception,)
+    """Only these are tried again; any other is poison at once."""
+    never: tuple[type[Exception], ...] = ()
+    """These are poison at once."""
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidSetting(f"attempts is {self.attempts}; a message is tried at least once")
+        if not 0 <= self.first_pause <= self.longest_pause:
+            raise InvalidSetting("first_pause must be between 0 and longest_pause")
+        if self.factor < 1:
+            raise InvalidSetting(f"factor is {self.factor}; pauses do not shrink, use 1 or more")
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether this error is one to try again after."""
+        return isinstance(error, self.on) and not isinstance(error, self.never)
+
+    def pause(self, attempts: int) -> float:
+        """Seconds to wait after so many attempts, before they are scattered."""
+        # The exponent is bounded, because a float is.
+        grown = self.first_pause * self.factor ** min(attempts - 1, 64)
+        return min(grown, self.longest_pause)

@@ -1,0 +1,240 @@
+"""One instance of a service, put together: connections, coordinator, session, workers, loop. Nothing else composes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import asyncpg
+
+from whippletree import log, telemetry
+from whippletree.app import App
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
+from whippletree.claim.instance import ServiceInstance
+from whippletree.claim.keeper import LeaseKeeper
+from whippletree.claim.session import InstanceSession
+from whippletree.dispatch.folder import PerspectiveFolder
+from whippletree.dispatch.handling import Handling
+from whippletree.dispatch.perspective_runner import PerspectiveRunner
+from whippletree.dispatch.rows import register_perspective
+from whippletree.dispatch.transport import Transport
+from whippletree.errors import InvalidSetting, StoreError
+from whippletree.settings import Dsn
+from whippletree.store.database import open_connection, open_pool, prepare, serving, translated
+from whippletree.store.startup import Severity, examine
+from whippletree.store.statements import call
+from whippletree.telemetry import Counters
+from whippletree.work.inbox_receiver import InboxReceiver
+from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.outbox_worker import OutboxWorker
+from whippletree.work.perspective_worker import PerspectiveWorker
+from whippletree.work.receptor_worker import ReceptorWorker
+from whippletree.work.settings import ReceptorSettings
+from whippletree.work.worker import Worker
+
+KINDS = ("receptors", "perspectives", "schedule", "outbox", "receive")
+"""The kinds of work that an instance can do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """How one instance runs. Times are seconds."""
+
+    kinds: Collection[str] = KINDS
+    pool_size: int = 8
+    grace: float = 30.0
+    """How long begun work may take when the instance is asked to end."""
+    receptors: ReceptorSettings = field(default_factory=ReceptorSettings)
+    coordinator: CoordinatorSettings = field(default_factory=lambda: CoordinatorSettings(lease_seconds=60))
+    loop: LoopSettings = field(default_factory=LoopSettings)
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.kinds) - set(KINDS)):
+            raise InvalidSetting(f"there is no kind of work {unknown[0]!r}; there are {', '.join(KINDS)}")
+        if self.pool_size <= self.receptors.transactions:
+            raise InvalidSetting(
+                f"pool_size is {self.pool_size}, but {self.receptors.transactions} transactions may be open at once; "
+                "it has to be larger, lest nobody can report"
+            )
+
+
+class Service:
+    """Runs the work of an app in this process, until `stop`. Use `running` as a context, once."""
+
+    def __init__(self, app: App, settings: ServiceSettings | None = None) -> None:
+        self.app = app
+        self.settings = settings or ServiceSettings()
+        self.instance = ServiceInstance(service_name=app.name)
+        self._counters = Counters()
+        self._receiver: InboxReceiver | None = None
+        self._loop: WorkLoop | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def counters(self) -> Counters:
+        """What this instance has done."""
+        if self._loop is not None:
+            self._counters.batches = self._loop.turns
+            self._counters.active_leases = len(self._loop.coordinator.held.runs())
+        if self._keeper is not None:
+            self._counters.leases_kept_alive = self._keeper.renewed
+        return self._counters
+
+    def stop(self, grace: float | None = None) -> None:
+        """Ask the instance to end: it claims nothing more, finishes what is begun, and gives back the rest."""
+        self._stopped.set()
+        if self._loop is not None:
+            self._loop.stop(self.settings.grace if grace is None else grace)
+
+    async def run(self) -> None:
+        """Work until `stop`, or until something fails that waiting does not mend."""
+        async with self.running() as work:
+            await work
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Work while the context is open; the task ends when the instance does. Leaving it stops gracefully."""
+        async with AsyncExitStack() as stack:
+            dsn = await stack.enter_async_context(serving(self.app.settings))
+            await prepare(dsn, self.app.settings)
+            pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size))
+            stack.enter_context(self.app.using(pool))
+            await self._register(pool)
+            coordinator = WorkCoordinator(
+                pool, self.instance, self._coordinator_settings(), schema=self.app.settings.schema
+            )
+            direct = self.app.settings.direct_dsn or dsn
+            self._keeper = LeaseKeeper(
+                direct,
+                coordinator,
+                longest_lease=self.settings.loop.longest_lease,
+                schema=self.app.settings.schema,
+            )
+            stack.enter_context(self._keeper)
+            session = await stack.enter_async_context(
+                InstanceSession(direct, coordinator, schema=self.app.settings.schema)
+            )
+            await self._look(dsn)
+            workers = self._workers(coordinator, pool)
+            if self.app.outside is not None and {"outbox", "receive"} & set(self.settings.kinds):
+                transport = await stack.enter_async_context(self.app.outside.factory(pool, coordinator))
+                workers += self._outbox_worker(transport)
+                self._receiver = self._inbox_receiver(transport, pool)
+            self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
+            if self._stopped.is_set():
+                self._loop.stop(0)
+            telemetry.export(lambda: self.counters, self.app.name)
+            log.started(self.app.name, self.instance.instance_id, dsn)
+            work = asyncio.create_task(self._work(self._loop, pool), name="whippletree work")
+            try:
+                yield work
+            finally:
+                self.stop()
+                await asyncio.wait([work])
+                log.ended(self.app.name, self.instance.instance_id)
+            work.result()
+
+    async def _work(self, loop: WorkLoop, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        beside: list[asyncio.Task[None]] = []
+        if "schedule" in self.settings.kinds:
+            beside.append(asyncio.create_task(self._store_due(pool), name="whippletree schedule"))
+        if self._receiver is not None:
+            beside.append(asyncio.create_task(self._receiver.run(), name="whippletree receive"))
+        try:
+            await loop.run()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _look(self, dsn: Dsn) -> None:
+        """Say what is wrong with what the instance relies on; what makes it impossible is raised."""
+        connection = await open_connection(dsn)
+        try:
+            findings = await examine(connection, self.app.settings.schema)
+        finally:
+            await connection.close()
+        for finding in findings:
+            if finding.severity is Severity.ERROR:
+                raise StoreError(str(finding))
+            log.found(finding.severity, str(finding))
+
+    async def _store_due(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Store scheduled messages as they become due."""
+        statement = call(self.app.settings.schema, "store_due_messages", 0)
+        longest = self.settings.loop.polling_interval
+        while not self._stopped.is_set():
+            try:
+                with translated():
+                    pause = await pool.fetchval(statement)
+            except Exception as error:
+                # Whatever it is: without this task scheduled messages would wait for ever, silently.
+                log.schedule_failed(error)
+                pause = None
+            wait = longest if pause is None else min(max(pause, 0.005), longest)
+            await asyncio.sleep(random.uniform(wait * 0.9, wait))  # noqa: S311 - jitter
+
+    async def _register(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Make known which stored events the receptors and perspectives of this program take."""
+        self.app.receptors.check()
+        statement = call(self.app.settings.schema, "register_receptor", 2)
+        with translated():
+            for receptor in self.app.receptors:
+                if receptor.event_types:
+                    names = sorted(self.app.receptors.stored_types(receptor))
+                    await pool.execute(statement, receptor.name, names)
+        for perspective in self.app.perspectives.values():
+            await register_perspective(perspective, pool, schema=self.app.settings.schema)
+
+    def _workers(self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]) -> list[Worker]:
+        app = self.app
+        workers: list[Worker] = []
+        if "receptors" in self.settings.kinds:
+            workers.append(
+                ReceptorWorker(
+                    coordinator,
+                    pool,
+                    Handling(app.types, app.receptors, app.providers),
+                    app.receptors,
+                    app.router,
+                    settings=self.settings.receptors,
+                    schema=app.settings.schema,
+                    counters=self._counters,
+                )
+            )
+        if "perspectives" in self.settings.kinds and app.perspectives:
+            workers.append(self._perspective_worker(coordinator, pool))
+        return workers
+
+    def _perspective_worker(
+        self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]
+    ) -> PerspectiveWorker:
+        app = self.app
+        folder = PerspectiveFolder(
+            app.perspectives.values(), app.types, providers=app.providers, schema=app.settings.schema
+        )
+        return PerspectiveWorker(PerspectiveRunner(folder, pool, coordinator), coordinator)
+
+    def _outbox_worker(self, transport: Transport) -> list[Worker]:
+        return [OutboxWorker(transport)] if "outbox" in self.settings.kinds else []
+
+    def _inbox_receiver(self, transport: Any, pool: asyncpg.Pool[asyncpg.Record]) -> InboxReceiver | None:
+        outside = self.app.outside
+        if outside is None or not outside.receives or "receive" not in self.settings.kinds:
+            return None
+        if not hasattr(transport, "subscribe"):
+            raise InvalidSetting(f"{type(transport).__name__} delivers nothing; leave out receives=")
+        return InboxReceiver(
+            transport, pool, topics=outside.receives, group=self.app.name, schema=self.app.settings.schema
+        )
+
+    def _coordinator_settings(self) -> CoordinatorSettings:
+        # Policies park; the coordinator's own limit is only for what ends the process each time.
+        attempts = [receptor.retry.attempts + 1 for receptor in self.app.receptors]
+        given = self.settings.coordinator
+        return replace(given, max_attempts=max([given.max_attempts, *attempts]))

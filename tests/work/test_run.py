@@ -1,0 +1,208 @@
+"""Real processes: signals, kill -9, a blocked event loop, a database that goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.house.tree import ROOT
+from tests.work.shop import Placed, Reserve, drained, new_app, running, settings, until
+from whippletree.claim.coordinator import CoordinatorSettings
+from whippletree.settings import Dsn
+from whippletree.store.embedded import EmbeddedPostgres
+from whippletree.store.schema import migrate
+
+PROGRAM = """
+import asyncio, os
+import whippletree as wt
+from tests.work.shop import Placed, Reserve, Reserved, new_app
+from whippletree.settings import Dsn
+
+app = new_app(Dsn(os.environ["WHIPPLETREE_DSN"]))
+
+@app.receptor(retry=wt.Retry(attempts=1000, first_pause=0.01))
+async def reserve(command: Reserve, tx: wt.Transaction) -> Reserved:
+    await tx.execute("INSERT INTO public.effects (stream, number) VALUES ($1, $2)", command.order, command.number)
+    return Reserved(command.order, command.number)
+
+@app.receptor
+async def wait(event: Placed) -> None:
+    print("handling", flush=True)
+    await asyncio.Event().wait()
+"""
+EFFECTS = "CREATE TABLE public.effects (id serial, stream text, number integer)"
+
+
+@asynccontextmanager
+async def process(directory: Path, dsn: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`whippletree run program:app` in a process of its own."""
+    (directory / "program.py").write_text(PROGRAM, encoding="utf-8")
+    environment = {**os.environ, "WHIPPLETREE_DSN": dsn, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    # To a file: a pipe that nobody reads would stop the process once it is full.
+    with (directory / "log").open("ab") as log:
+        started = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5", *options),
+            cwd=directory,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.communicate()
+
+
+async def _logged(directory: Path, words: str) -> None:
+    await until(lambda: _true(words in (directory / "log").read_text(encoding="utf-8")))
+
+
+async def _joined(db: asyncpg.Connection, count: int) -> None:
+    await until(lambda: db.fetchval("SELECT count(*) >= $1 FROM wh_service_instances", count))
+
+
+async def test_sigterm_finishes_gives_back_and_deregisters(tmp_path: Path, dsn: Dsn, db: asyncpg.Connection) -> None:
+    await db.execute(EFFECTS)
+    async with process(tmp_path, dsn.reveal(), "--grace", "0.5") as instance:
+        await _joined(db, 1)
+        app = new_app(dsn)
+        async with app.connected():
+            await app.publish(Placed("hangs"))
+        assert instance.stdout is not None
+        assert await instance.stdout.readline() == b"handling\n"
+        instance.send_signal(signal.SIGTERM)
+        assert await instance.wait() == 0
+    assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
+    assert await db.fetchval("SELECT count(*) FROM wh_active_streams WHERE instance_id IS NULL AND attempts = 0") == 1
+
+
+async def test_a_second_signal_ends_at_once(tmp_path: Path, dsn: Dsn, db: asyncpg.Connection) -> None:
+    await db.execute(EFFECTS)
+    async with process(tmp_path, dsn.reveal(), "--grace", "600") as instance:
+        await _joined(db, 1)
+        app = new_app(dsn)
+        async with app.connected():
+            await app.publish(Placed("hangs"))
+        assert instance.stdout is not None
+        await instance.stdout.readline()
+        instance.send_signal(signal.SIGTERM)
+        await _logged(tmp_path, "a second signal ends at once")
+        instance.send_signal(signal.SIGINT)
+        assert await instance.wait() == 128 + signal.SIGINT
+
+
+async def test_killed_at_any_time_every_effect_happens_once_and_in_order(
+    tmp_path: Path, dsn: Dsn, db: asyncpg.Connection
+) -> None:
+    await db.execute(EFFECTS)
+    app = new_app(dsn)
+    app.receptor(_nobody)
+    chance = random.Random(6)
+    published = 0
+    async with app.connected():
+        for _ in range(4):
+            async with process(tmp_path, dsn.reveal()) as one, process(tmp_path, dsn.reveal()) as two:
+                await app.publish_all([Reserve(f"order-{n % 13}", n) for n in range(published, published + 600)])
+                published += 600
+                some = published - 600 + chance.randrange(50, 500)
+                await until(lambda some=some: db.fetchval("SELECT count(*) >= $1 FROM public.effects", some))  # type: ignore[misc]
+                one.kill()
+                two.kill()
+        async with process(tmp_path, dsn.reveal()):
+            await drained(db)
+
+    streams = defaultdict(list)
+    for row in await db.fetch("SELECT stream, number FROM public.effects ORDER BY id"):
+        streams[row["stream"]].append(row["number"])
+    assert streams == {f"order-{k}": list(range(k, published, 13)) for k in range(13)}
+    returned = await db.fetch("SELECT payload ->> 'number' AS n FROM wh_event_store")
+    assert sorted(int(row["n"]) for row in returned) == list(range(published))
+
+
+async def test_a_receptor_that_blocks_the_event_loop_costs_no_lease(dsn: Dsn, db: asyncpg.Connection) -> None:
+    app = new_app(dsn)
+    handled: list[str] = []
+    others = asyncio.Event()
+
+    @app.receptor
+    async def reserve(command: Reserve) -> None:
+        handled.append(command.order)
+        if command.order == "blocks":
+            # Nothing runs on this event loop for three times the life of a lease.
+            threading.Event().wait(3)
+            others.set()
+        await others.wait()
+
+    short = settings(concurrency=10)
+    async with running(app, short, coordinator=CoordinatorSettings(lease_seconds=1)) as service:
+        await app.publish_all([Reserve(f"order-{n}") for n in range(5)])
+        await until(lambda: _true(len(handled) == 5))
+        await app.publish(Reserve("blocks"))
+        await drained(db)
+        assert service.counters.leases_kept_alive > 0
+    assert sorted(handled) == ["blocks", *(f"order-{n}" for n in range(5))], "nothing was handed out twice"
+
+
+@pytest.fixture
+def private_server() -> Iterator[EmbeddedPostgres]:
+    """A server that a test may stop."""
+    directory = Path(tempfile.mkdtemp(prefix="whippletree-restart-"))
+    directory.chmod(0o755)
+    server = EmbeddedPostgres(directory)
+    try:
+        with server:
+            yield server
+    finally:
+        server.stop(force=True)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def test_a_restart_of_the_database_costs_neither_messages_nor_duplicates(
+    private_server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    address = private_server.dsn
+    connection = await asyncpg.connect(address)
+    await migrate(connection, "whippletree")
+    await connection.execute(EFFECTS)
+    app = new_app(Dsn(address))
+    app.receptor(_nobody)
+    async with app.connected():
+        await app.publish_all([Reserve(f"order-{n % 13}", n) for n in range(3000)])
+    async with process(tmp_path, address) as instance:
+        await until(lambda: connection.fetchval("SELECT count(*) > 500 FROM public.effects"))
+        await connection.close()
+        await asyncio.to_thread(private_server.stop, force=True)
+        # The instance has noticed, and tries again by itself.
+        await _logged(tmp_path, "trying again")
+        await asyncio.to_thread(private_server.start)
+        connection = await asyncpg.connect(address, server_settings={"search_path": "whippletree"})
+        await drained(connection)
+        assert instance.returncode is None
+    streams = defaultdict(list)
+    for row in await connection.fetch("SELECT stream, number FROM public.effects ORDER BY id"):
+        streams[row["stream"]].append(row["number"])
+    await connection.close()
+    assert streams == {f"order-{k}": list(range(k, 3000, 13)) for k in range(13)}
+
+
+async def _nobody(command: Reserve) -> None:
+    """Makes the command one that is handled here; the other process does it."""
+
+
+async def _true(value: bool) -> bool:
+    return value
