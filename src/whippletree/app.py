@@ -7,17 +7,21 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from uuid import UUID
 
 import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.dispatch.invoke import Providers
+from whippletree.dispatch.folder import PerspectiveFolder
+from whippletree.dispatch.inline import InlinePerspectives
+from whippletree.dispatch.invoke import Providers, read_signature
 from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.publishing import Publishing
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
 from whippletree.dispatch.rows import Rows
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start, Subscriber
 from whippletree.dispatch.transport import DeliveringTransport, Transport
 from whippletree.errors import DuplicateName, InvalidSetting, UnknownName
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
@@ -66,6 +70,7 @@ class App(Publishing):
         self.providers = Providers()
         self.receptors = Receptors(self.types, self.providers)
         self.perspectives: dict[str, Perspective[Any]] = {}
+        self.subscribers: dict[str, Subscriber] = {}
         self.outside: Outside | None = None
         found = settings
 
@@ -77,6 +82,17 @@ class App(Publishing):
 
         blocking = BlockingPool(lambda: prepared_pool(load(), size=2))
         super().__init__(Router(self.types, self.receptors), load, blocking)
+        self.router.inline = self._inline
+
+    def _inline(self) -> InlinePerspectives | None:
+        if not any(perspective.inline for perspective in self.perspectives.values()):
+            return None
+        return InlinePerspectives(self.folder())
+
+    def folder(self) -> PerspectiveFolder:
+        """What folds the perspectives that go stream by stream."""
+        each = [perspective for perspective in self.perspectives.values() if perspective.key is None]
+        return PerspectiveFolder(each, self.types, providers=self.providers, schema=self.settings.schema)
 
     def event(
         self, *, stream: StreamKey, name: str | None = None, shape: int = 1, topic: str | None = None
@@ -147,6 +163,8 @@ class App(Publishing):
         name: str | None = None,
         columns: Iterable[str] | Mapping[str, str] = (),
         indexes: Iterable[str | Sequence[str]] = (),
+        key: Callable[[Any], UUID | str] | None = None,
+        inline: bool = False,
     ) -> Callable[[F], F]: ...
 
     def perspective(
@@ -157,10 +175,16 @@ class App(Publishing):
         name: str | None = None,
         columns: Iterable[str] | Mapping[str, str] = (),
         indexes: Iterable[str | Sequence[str]] = (),
+        key: Callable[[Any], UUID | str] | None = None,
+        inline: bool = False,
     ) -> Callable[..., Any]:
-        """Let a fold, `(row | None, event) -> row | None`, keep a row for every stream; it stays a plain function."""
+        """Let a fold, `(row | None, event) -> row | None`, keep a row for every stream; it stays a plain function.
+
+        With a `key` it keeps a row for whatever the key of an event is, from the events of all streams in the order of
+        their commits. `inline` folds where the event is published, in that transaction.
+        """
         names = dict(sys._getframe(1).f_locals)  # noqa: SLF001 - as above
-        settings = PerspectiveSettings(name=name, columns=columns, indexes=indexes)
+        settings = PerspectiveSettings(name=name, columns=columns, indexes=indexes, key=key, inline=inline)
 
         def register(decorated: F) -> F:
             perspective = define_perspective(
@@ -172,6 +196,43 @@ class App(Publishing):
             return decorated
 
         return register if function is None else register(function)
+
+    def subscriber(
+        self,
+        name: str,
+        /,
+        *,
+        mode: InstanceMode = InstanceMode.SINGLE_INSTANCE,
+        start: Start | int = Start.BEGINNING,
+        patterns: Sequence[str] | None = None,
+        retry: Retry | None = None,
+        checkpoint: CheckpointEvery | None = None,
+    ) -> Callable[[F], F]:
+        """Let a function follow all events in one order, under a name that keeps its place; it stays a plain function.
+
+        Its annotation chooses the events, or patterns do, for one that takes any `StoredEvent`. With a `Transaction`
+        its effects commit together with its place; else ask for an `IdempotencyKey`, and it is called at least once.
+        """
+        names = dict(sys._getframe(1).f_locals)  # noqa: SLF001 - as above
+
+        def register(decorated: F) -> F:
+            if name in self.subscribers:
+                raise DuplicateName(f"there is a subscriber {name} already; give each a name of its own")
+            found = Subscriber(
+                invocation=read_signature(decorated, name=name, providers=self.providers, names=names),
+                types=self.types,
+                providers=self.providers,
+                patterns=patterns,
+                start=start,
+                mode=mode,
+                retries=Retries.of(retry or Retry()),
+                checkpoint=checkpoint or CheckpointEvery(),
+            )
+            found.require_choice()
+            self.subscribers[name] = found
+            return decorated
+
+        return register
 
     def rows(self, perspective: str | Callable[..., Any]) -> Rows[Any]:
         """Reads of a perspective's rows, on the app's connections or on yours."""
@@ -187,8 +248,7 @@ class App(Publishing):
     def transport(self, factory: TransportFactory, *, receives: Collection[str] = ()) -> None:
         """Publish the outbox over the transport that the factory makes, and take in these topics from it.
 
-        The factory is given the connections and the coordinator of the running instance, and returns a transport as an
-        asynchronous context.
+        The factory gets connections and coordinator of the running instance, and returns an asynchronous context.
         """
         if self.outside is not None:
             raise DuplicateName(f"{self.name} has a transport already; one transport can route to several")

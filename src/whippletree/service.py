@@ -17,10 +17,11 @@ from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.keeper import LeaseKeeper
 from whippletree.claim.session import InstanceSession
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.handling import Handling
+from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.dispatch.rows import register_perspective
+from whippletree.dispatch.subscriber import Follower
 from whippletree.dispatch.transport import Transport
 from whippletree.errors import InvalidSetting, StoreError
 from whippletree.settings import Dsn
@@ -34,9 +35,10 @@ from whippletree.work.outbox_worker import OutboxWorker
 from whippletree.work.perspective_worker import PerspectiveWorker
 from whippletree.work.receptor_worker import ReceptorWorker
 from whippletree.work.settings import ReceptorSettings
+from whippletree.work.subscription_worker import SubscriptionWorker
 from whippletree.work.worker import Worker
 
-KINDS = ("receptors", "perspectives", "schedule", "outbox", "receive")
+KINDS = ("receptors", "perspectives", "subscribers", "schedule", "outbox", "receive")
 """The kinds of work that an instance can do."""
 
 
@@ -70,6 +72,8 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.instance = ServiceInstance(service_name=app.name)
         self._counters = Counters()
+        self.subscriptions: SubscriptionWorker | None = None
+        """Those who follow the feed in this process; None when there are none."""
         self._receiver: InboxReceiver | None = None
         self._loop: WorkLoop | None = None
         self._keeper: LeaseKeeper | None = None
@@ -125,6 +129,11 @@ class Service:
                 transport = await stack.enter_async_context(self.app.outside.factory(pool, coordinator))
                 workers += self._outbox_worker(transport)
                 self._receiver = self._inbox_receiver(transport, pool)
+            if followers := self._followers():
+                self.subscriptions = SubscriptionWorker(
+                    pool, session, self.instance.instance_id, followers, schema=self.app.settings.schema
+                )
+                await stack.enter_async_context(self.subscriptions)
             self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
             if self._stopped.is_set():
                 self._loop.stop(0)
@@ -207,18 +216,25 @@ class Service:
                     counters=self._counters,
                 )
             )
-        if "perspectives" in self.settings.kinds and app.perspectives:
+        if "perspectives" in self.settings.kinds and any(p.key is None for p in app.perspectives.values()):
             workers.append(self._perspective_worker(coordinator, pool))
         return workers
 
     def _perspective_worker(
         self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]
     ) -> PerspectiveWorker:
-        app = self.app
-        folder = PerspectiveFolder(
-            app.perspectives.values(), app.types, providers=app.providers, schema=app.settings.schema
-        )
-        return PerspectiveWorker(PerspectiveRunner(folder, pool, coordinator), coordinator)
+        return PerspectiveWorker(PerspectiveRunner(self.app.folder(), pool, coordinator), coordinator)
+
+    def _followers(self) -> list[Follower]:
+        app, kinds = self.app, self.settings.kinds
+        followers: list[Follower] = list(app.subscribers.values()) if "subscribers" in kinds else []
+        if "perspectives" in kinds:
+            followers += [
+                MultiStreamPerspective(perspective=perspective, types=app.types, schema=app.settings.schema)
+                for perspective in app.perspectives.values()
+                if perspective.key is not None
+            ]
+        return followers
 
     def _outbox_worker(self, transport: Transport) -> list[Worker]:
         return [OutboxWorker(transport)] if "outbox" in self.settings.kinds else []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.errors import PerspectiveFailed
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.ids import StreamId
+from whippletree.store.new_messages import stream_id_of
+from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection
 
@@ -25,6 +29,16 @@ class InlinePerspectives:
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    async def after_publishing(self, new: NewMessages, versions: Sequence[int], connection: Connection) -> None:
+        """Fold what was just published, in the transaction that published it."""
+        last: dict[StreamId, int] = {}
+        for event, version in zip(new.events, versions, strict=False):
+            key = event.get("stream_key")
+            last[event["stream_id"] if key is None else stream_id_of(key)] = version
+        # In the order of ids, as everywhere: two transactions must not wait for each other in a circle.
+        for stream_id in sorted(last):
+            await self(stream_id, last[stream_id], connection)
 
     async def __call__(self, stream_id: StreamId, version: int, connection: Connection) -> None:
         """Fold the stream up to a version. Raises `PerspectiveFailed`, and then the append must not commit."""

@@ -10,15 +10,22 @@ from uuid import UUID
 import asyncpg
 
 from whippletree.dispatch.context import Context
+from whippletree.dispatch.inline import InlinePerspectives
 from whippletree.dispatch.receipt import Receipt
 from whippletree.dispatch.routing import Origin, Routed, Router
 from whippletree.errors import InvalidMessage, UsageError
 from whippletree.settings import Settings
 from whippletree.store import publishing
 from whippletree.store.blocking import BlockingPool
-from whippletree.store.callers_connection import AsyncConnection, SyncConnection
+from whippletree.store.callers_connection import AsyncConnection, SyncConnection, asyncpg_connection
 from whippletree.store.database import translated
 from whippletree.store.publishing import NewMessages
+from whippletree.store.transaction import Connection
+
+_INLINE = (
+    "an inline perspective is folded on the connection that publishes, which has to be one of asyncpg; publish on such "
+    "a one or without on=, or make the perspective an ordinary one"
+)
 
 
 class Publishing:
@@ -132,18 +139,34 @@ class Publishing:
         ]
 
     async def _send(self, new: NewMessages, on: AsyncConnection | None) -> Sequence[int]:
-        if on is not None:
-            return await publishing.publish(new, on=on, schema=self.settings.schema)
-        return await self._send_alone(new, self._own_connections())
+        if on is None:
+            return await self._send_alone(new, self._own_connections())
+        if new.events and (inline := self.router.inline()):
+            connection = asyncpg_connection(on)
+            if connection is None:
+                raise UsageError(_INLINE)
+            return await self._send_inline(new, connection, inline)
+        return await publishing.publish(new, on=on, schema=self.settings.schema)
+
+    async def _send_inline(self, new: NewMessages, connection: Connection, inline: InlinePerspectives) -> Sequence[int]:
+        # A savepoint inside of a transaction; on a connection that commits by itself, a transaction.
+        async with connection.transaction():
+            versions = await publishing.publish(new, on=connection, schema=self.settings.schema)
+            await inline.after_publishing(new, versions, connection)
+        return versions
 
     def _send_sync(self, new: NewMessages, on: SyncConnection | None) -> Sequence[int]:
         if on is not None:
+            if new.events and self.router.inline():
+                raise UsageError(_INLINE)
             return publishing.publish_sync(new, on=on, schema=self.settings.schema)
         return self._blocking.run(lambda pool: self._send_alone(new, pool))
 
     async def _send_alone(self, new: NewMessages, pool: asyncpg.Pool[asyncpg.Record]) -> Sequence[int]:
         with translated():
             async with pool.acquire() as connection:
+                if new.events and (inline := self.router.inline()):
+                    return await self._send_inline(new, connection, inline)
                 return await publishing.publish(new, on=connection, schema=self.settings.schema)
 
     async def _cancel_alone(self, key: str, pool: asyncpg.Pool[asyncpg.Record]) -> bool:

@@ -3,6 +3,7 @@ whoever handles it, which is our own or lies behind the outbox."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from whippletree.dispatch.inline import InlinePerspectives
 from whippletree.dispatch.receptor import Receptors
 from whippletree.errors import InvalidMessage, UnknownName
 from whippletree.message.envelope import InboxMessage, OutboxMessage
@@ -49,6 +51,8 @@ class Router:
     def __init__(self, types: MessageTypes, receptors: Receptors) -> None:
         self._types = types
         self._receptors = receptors
+        self.inline: Callable[[], InlinePerspectives | None] = lambda: None
+        """The perspectives that are folded where events are published."""
 
     def add(self, message: object, to: NewMessages, origin: Origin) -> Routed:
         """Put a message among those to be published. Raises before anything is sent when it cannot be."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from whippletree.dispatch.context import Context, idempotency_key
 from whippletree.dispatch.invoke import Invocation, Providers, Surroundings
+from whippletree.dispatch.policy import Retry
 from whippletree.errors import InvalidSetting
 from whippletree.message.event import NumberedEvent, StoredEvent
 from whippletree.message.type_names import MessageTypes
@@ -40,6 +41,11 @@ class Retries:
     max_attempts: int = 10
     first_seconds: float = 1
     longest_seconds: float = 300
+
+    @classmethod
+    def of(cls, policy: Retry) -> Retries:
+        """The same as a receptor's policy says."""
+        return cls(max_attempts=policy.attempts, first_seconds=policy.first_pause, longest_seconds=policy.longest_pause)
 
     def delay(self, attempts: int) -> float | None:
         """Seconds until the next attempt after so many, scattered; None when there is none."""
@@ -123,6 +129,14 @@ class Subscriber:
             return Chosen()
         names = {self.types.of_class(python_type).name for python_type in classes}
         return Chosen(types=sorted({stored for name in names for stored in self.types.upcasters.names_of(name)}))
+
+    def require_choice(self) -> None:
+        """Raise unless the function says which events it takes, and these are registered."""
+        if self.chosen.types is None and StoredEvent not in self.invocation.message_types:
+            raise InvalidSetting(
+                f"subscriber {self.name} does not say which events it takes; annotate its first parameter with them, "
+                "or with StoredEvent for all"
+            )
 
     async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:
         for numbered in events:

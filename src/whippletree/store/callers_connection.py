@@ -159,6 +159,12 @@ def call_on_sync(
         return connection.execute(*_in_sqlalchemy(function, schema, arguments)).scalar_one()
 
 
+def asyncpg_connection(on: AsyncConnection) -> Any:
+    """The connection when it is one of asyncpg, else None."""
+    connection = on.connection if isinstance(on, Transaction) else on
+    return connection if _driver(connection, _ASYNC) == "asyncpg" else None
+
+
 def _driver(connection: object, drivers: dict[str, tuple[str, ...]]) -> str | None:
     """The driver that the connection belongs to. A driver that is not loaded cannot have made it."""
     for driver, classes in drivers.items():

@@ -229,7 +229,9 @@ class CommitGroups:
 
     async def _end(self, attempt: Attempt, connection: Connection) -> HandedIn:
         try:
-            await publishing.publish(attempt.new, on=connection, schema=self._schema)
+            versions = await publishing.publish(attempt.new, on=connection, schema=self._schema)
+            if attempt.new.events and (inline := self._router.inline()):
+                await inline.after_publishing(attempt.new, versions, connection)
             attempt.handed_in = await self._coordinator.report(attempt.outcomes, on=connection)
         except Exception as error:
             raise CannotCommit from error
