@@ -8,14 +8,15 @@ which all of them can send.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 from whippletree.errors import Error, InvalidMessage, SchemaMismatch, UsageError, WrongVersion
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.settings import valid_schema
-from whippletree.store.new_messages import as_arrays, as_json
+from whippletree.store.new_messages import as_arrays, as_json, as_values
 from whippletree.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -96,13 +97,14 @@ async def call_storing(
     connection: Any = on.connection if isinstance(on, Transaction) else on
     if _driver(connection, _ASYNC) != "asyncpg":
         return _answer(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
-    with _translated(schema):
-        statement = f'SELECT "{valid_schema(schema)}".{function}({_ARRAYS})'
+    try:
         if function == "store_outbox" and len(messages) == 1:
             # Most callers store one message: arrays would cost them as much as the message.
-            alone = f'SELECT "{valid_schema(schema)}".store_message({_SCALARS})'
-            return [await connection.fetchval(alone, *(column[0] for column in as_arrays(messages)))]
-        return _answer(await connection.fetchval(statement, *as_arrays(messages)))
+            return [await connection.fetchval(_storing(schema, "store_message", _SCALARS), *as_values(messages[0]))]
+        return _answer(await connection.fetchval(_storing(schema, function, _ARRAYS), *as_arrays(messages)))
+    except Exception as error:
+        _raise_ours(error, schema)
+        raise
 
 
 def call_storing_sync(
@@ -165,15 +167,26 @@ def asyncpg_connection(on: AsyncConnection) -> Any:
     return connection if _driver(connection, _ASYNC) == "asyncpg" else None
 
 
-def _driver(connection: object, drivers: dict[str, tuple[str, ...]]) -> str | None:
+def _driver(connection: object, drivers: Mapping[str, tuple[str, ...]]) -> str | None:
     """The driver that the connection belongs to. A driver that is not loaded cannot have made it."""
-    for driver, classes in drivers.items():
+    python_type: Any = type(connection)
+    return _driver_of(python_type, drivers is _ASYNC)
+
+
+@lru_cache
+def _driver_of(python_type: Any, asynchronous: bool) -> str | None:
+    for driver, classes in (_ASYNC if asynchronous else _SYNC).items():
         for name in classes:
             module, _, attribute = name.partition(":")
             found = getattr(sys.modules.get(module), attribute, None)
-            if found is not None and isinstance(connection, found):
+            if found is not None and issubclass(python_type, found):
                 return driver
     return None
+
+
+@lru_cache
+def _storing(schema: str, function: str, parameters: str) -> str:
+    return f'SELECT "{valid_schema(schema)}".{function}({parameters})'
 
 
 def _not_supported(connection: object, other: str | None, instead: str) -> str:
@@ -219,19 +232,23 @@ def _translated(schema: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        state, constraint, message = _diagnosis(error)
-        if state in _OURS:
-            raise _OURS[state](message) from error
-        if state == "23505" and constraint == _SCHEDULED_ALREADY:
-            raise InvalidMessage("a message is already scheduled under this key; cancel it first") from error
-        if state == "23505" and constraint == _WAITING_ALREADY:
-            raise InvalidMessage("a message with this id is already waiting; give every message its own") from error
-        if state in _MISSING:
-            raise SchemaMismatch(
-                f"schema {schema!r} is not installed or is older than this version: "
-                f"run `whippletree migrate --schema {schema}`"
-            ) from error
+        _raise_ours(error, schema)
         raise
+
+
+def _raise_ours(error: Exception, schema: str) -> None:
+    state, constraint, message = _diagnosis(error)
+    if state in _OURS:
+        raise _OURS[state](message) from error
+    if state == "23505" and constraint == _SCHEDULED_ALREADY:
+        raise InvalidMessage("a message is already scheduled under this key; cancel it first") from error
+    if state == "23505" and constraint == _WAITING_ALREADY:
+        raise InvalidMessage("a message with this id is already waiting; give every message its own") from error
+    if state in _MISSING:
+        raise SchemaMismatch(
+            f"schema {schema!r} is not installed or is older than this version: "
+            f"run `whippletree migrate --schema {schema}`"
+        ) from error
 
 
 def _diagnosis(error: BaseException | None) -> tuple[str | None, str | None, str]:

@@ -63,6 +63,23 @@ def as_arrays(messages: Sequence[OutboxMessage | InboxMessage]) -> list[list[Any
     ]
 
 
+def as_values(message: OutboxMessage | InboxMessage) -> tuple[Any, ...]:
+    """The same for one message: plain values."""
+    key = message.stream if isinstance(message.stream, str) else None
+    return (
+        message.stream if key is None else stream_id_of(key),
+        key,
+        message.message_id,
+        message.message_type,
+        message.topic,
+        message.payload,
+        message.headers,
+        message.correlation_id,
+        message.causation_id,
+        message.scheduled_for,
+    )
+
+
 def stream_id_of(key: str) -> StreamId:
     """The id of the stream that a text key names, as the SQL function of the same name computes it."""
     if _UUID.fullmatch(key):
