@@ -197,6 +197,8 @@ class Service:
                 if receptor.event_types:
                     names = sorted(self.app.receptors.stored_types(receptor))
                     await pool.execute(statement, receptor.name, names)
+            # Else the first two to publish an event of a new type would wait for each other.
+            await pool.execute(call(self.app.settings.schema, "resolve_event_types", 1), self.app.types.event_names())
         for perspective in self.app.perspectives.values():
             await register_perspective(perspective, pool, schema=self.app.settings.schema)
 

@@ -41,7 +41,7 @@ WORKING = STORING | {
         "find_rows",
     ),
     *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
-    *("register_perspective", "register_receptor", "read_events"),
+    *("register_perspective", "register_receptor", "resolve_event_types", "read_events"),
     *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
     *("find_rows", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("end_lost_calls", "resume_claims", "finished_messages"),

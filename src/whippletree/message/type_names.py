@@ -114,6 +114,10 @@ class MessageTypes:
         self._named[name] = self._of_class[python_type] = registered
         return registered
 
+    def event_names(self) -> list[str]:
+        """The names of all events."""
+        return sorted(name for name, known in self._named.items() if known.kind is MessageKind.EVENT)
+
     def of(self, message: T) -> MessageType[T]:
         """The type of a message."""
         return self.of_class(type(message))

@@ -8,7 +8,7 @@ AS $$
 BEGIN
   PERFORM grant_producer(p_role);
   PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'report_work', 'leave',
-    'require_partition_count', 'register_perspective', 'register_receptor', 'read_events', 'forget_messages',
+    'require_partition_count', 'register_perspective', 'register_receptor', 'resolve_event_types', 'read_events', 'forget_messages',
     'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages',
     -- The rows of perspectives.
     'register_perspective_rows', 'live_generation', 'read_perspective_events', 'read_rows', 'write_rows', 'find_rows',

@@ -1,9 +1,10 @@
 -- Resolves the types that no event has had before. The shared lock keeps a registration from coming between the look-up
--- and the append: it waits until every append that did not know of it has ended.
+-- and the append: it waits until every append that did not know of it has ended. Two transactions that bring the same new
+-- type wait for each other, so a service resolves its types when it starts.
 CREATE OR REPLACE FUNCTION resolve_event_types(p_event_types text[])
 RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(lock_key('event types'));
