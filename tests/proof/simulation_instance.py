@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -46,9 +45,11 @@ class Wire:
         """Let the given number of calls pass, then strike."""
         self._fault, self._passing, self.arrived = fault, passing, False
 
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[Wire]:
-        yield self
+    async def acquire(self) -> Wire:
+        return self
+
+    async def release(self, connection: Wire) -> None:
+        """It is the only one."""
 
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         rows = await self._call(self._connection.fetch, statement, arguments)
