@@ -28,7 +28,7 @@ class OrderPacked:
 
 @app.receptor
 async def pack(event: OrderPlaced, tx: wt.Transaction) -> OrderPacked:
-    await asyncio.sleep(0.02)  # packing takes its time
+    await asyncio.sleep(0.1)  # packing takes its time
     # The table has no unique key: were an effect to happen twice, it would be seen.
     await tx.execute(
         "INSERT INTO whippletree_demo.parcels (customer, number, packed_by) VALUES ($1, $2, $3)",
