@@ -24,7 +24,7 @@ from whippletree.settings import Dsn, Settings
 from whippletree.store.database import connect
 from whippletree.store.schema import migrate
 
-DOCUMENTS = [*ROOT.glob("*.md"), *files("docs", suffix=".md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *files("docs", "examples", suffix=".md")]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
