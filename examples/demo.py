@@ -25,6 +25,7 @@ from whippletree.store import database, schema
 ROOT = Path(__file__).parents[1]
 CUSTOMERS = ("ada", "ben", "cleo", "dora", "emil", "fay", "gus", "hana", "ivo", "jule", "kai", "lena")
 PAUSE = 0.4
+PATIENCE = 300
 PARCELS = "CREATE TABLE parcels (id serial PRIMARY KEY, customer text, number integer, packed_by text)"
 PLACED = "SELECT count(*) FROM wh_event_store WHERE event_type = 'OrderPlaced'"
 PACKED_BY_ANNA = "SELECT count(*) FROM parcels WHERE packed_by = 'anna'"
@@ -190,7 +191,9 @@ def say(true: bool, words: str) -> bool:
 
 if __name__ == "__main__":
     try:
-        sys.exit(0 if asyncio.run(main()) else 1)
+        sys.exit(0 if asyncio.run(asyncio.wait_for(main(), PATIENCE)) else 1)
+    except TimeoutError:
+        sys.exit(f"not done after {PATIENCE} seconds")
     except KeyboardInterrupt:
         sys.exit(130)
     except Error as error:
