@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import re
@@ -24,7 +25,7 @@ from whippletree.settings import Dsn, Settings
 from whippletree.store.database import connect
 from whippletree.store.schema import migrate
 
-DOCUMENTS = [*ROOT.glob("*.md"), *files("docs", suffix=".md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *files("docs", "examples", suffix=".md")]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -64,7 +65,12 @@ def test_a_block_that_nobody_runs_says_that_it_is_text(block: Block) -> None:
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("block", _blocks("python"), ids=_place)
-async def test_printed_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_printed_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if "__main__" in block.text:
+        # As its reader would: in a file of its own.
+        (tmp_path / "program.py").write_text(block.text, encoding="utf-8")
+        await _run_program(tmp_path / "program.py")
+        return
     module = types.ModuleType("printed")
     monkeypatch.setitem(sys.modules, "printed", module)
     # As many lines before it as in the document, so that a traceback points there.
@@ -88,7 +94,7 @@ async def test_printed_sql_runs(block: Block) -> None:
 @pytest.mark.parametrize("block", _blocks("console"), ids=_place)
 def test_printed_commands_exist(block: Block) -> None:
     for line in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE):
-        program, *arguments = shlex.split(re.split(r" (?:\||>|&&) ", line)[0], comments=True)
+        program, *arguments = shlex.split(re.split(r" (?:\||>|&&|&$)", line)[0], comments=True)
         if program == "whippletree":
             _parse(cli, arguments)
         elif program == "./dev":
@@ -116,6 +122,12 @@ def test_the_guarantees_name_tests_that_exist() -> None:
     )
     sources = "\n".join(file.read_text(encoding="utf-8") for file in files("tests", suffix=".py"))
     assert not set(promised) - set(re.findall(r"def (test_\w+)", sources))
+
+
+async def _run_program(file: Path) -> None:
+    program = await asyncio.create_subprocess_exec(sys.executable, file, stderr=asyncio.subprocess.PIPE)
+    _, errors = await program.communicate()
+    assert program.returncode == 0, errors.decode()
 
 
 def _parse(command: click.Command, arguments: list[str]) -> None:
