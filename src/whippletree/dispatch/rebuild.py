@@ -39,6 +39,8 @@ class PerspectiveOverview:
     """Events that the rebuild has."""
     rebuild_waiting: int
     """Events that it does not have yet; those that stay in a parked stream are among them."""
+    rebuild_streams: int
+    """In so many streams."""
     rebuild_parked: int
 
 
