@@ -95,6 +95,42 @@ async def until_built(rebuilds: Rebuilds) -> None:
             pass
 
 
+async def test_swaps_and_undos_while_events_flow_lose_nothing_and_fold_nothing_twice(
+    shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection
+) -> None:
+    rows = await shop.opens()
+    for number in range(10):
+        await shop.append(stream(number), OrderPlaced(stream(number), "Ada", 0))
+    changes = 0
+    over = asyncio.Event()
+
+    async def append() -> None:
+        nonlocal changes
+        while not over.is_set():
+            changes += 1
+            for number in range(10):
+                await shop.append(stream(number), OrderChanged(stream(number), changes))
+
+    async with (
+        shop.worker("alice", max_checkpoints=4).running(),
+        shop.worker("bob", perspective_batch_size=3).running(),
+    ):
+        appending = asyncio.create_task(append())
+        for _ in range(4):
+            await rebuilds.start(NAME)
+            await rebuilds.swap(NAME, behind=10)
+            await rebuilds.undo(NAME)
+        over.set()
+        await appending
+        for number in range(10):
+            receipt = await shop.append(stream(number), OrderChanged(stream(number), changes + 1))
+            await receipt.applied(NAME, timeout=60)
+    assert changes > 0
+    assert [await rows.get(stream(number)) for number in range(10)] == [Summary("Ada", changes + 1, changes + 1)] * 10
+    assert await db.fetch("SELECT * FROM verify_events()") == []
+    assert await db.fetchval("SELECT count(*) FROM wh_active_streams") == 0
+
+
 async def test_compare_counts_and_shows_what_differs(shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection) -> None:
     await shop.opens()
     for number in range(5):

@@ -6,16 +6,18 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from whippletree.cli import ask, console
 from whippletree.cli.config import as_json, takes
-from whippletree.errors import NotApplied, UsageError
+from whippletree.errors import InvalidSetting, NotApplied, UsageError
 from whippletree.settings import Settings
 
 if TYPE_CHECKING:
+    from whippletree.app import App
     from whippletree.dispatch.rebuild import PerspectiveOverview, Rebuilds
 
 T = TypeVar("T")
@@ -139,6 +141,34 @@ def abandon(name: str, kept: bool, yes: bool, **arguments: str | None) -> None:
     if generation is None:
         raise UsageError(f"{name} has none: `whippletree perspectives list` shows {what}")
     click.echo(f"dropped: generation {generation} of {name}")
+
+
+@perspectives.command()
+@click.argument("name")
+@click.argument("stream")
+@click.option("--app", "application", metavar="MODULE:APP", required=True, help="The program that has the perspective.")
+@click.option("--at", help="A version of the stream, or a time such as 2026-01-31T12:00:00+01:00. Default: now.")
+def show(name: str, stream: str, application: str, at: str | None) -> None:
+    """Show the row of STREAM as NAME folds it, up to now or at a past version or time. Nothing is written."""
+    from whippletree.cli.run import load
+
+    console.show_json(asyncio.run(_state(load(application), name, stream, at)))
+
+
+async def _state(app: App, name: str, stream: str, at: str | None) -> object:
+    import msgspec
+
+    from whippletree.dispatch.replay import Replays
+    from whippletree.store.database import prepared_pool
+
+    version = int(at) if at is not None and at.isdigit() else None
+    try:
+        when = None if at is None or version is not None else datetime.fromisoformat(at)
+    except ValueError:
+        raise InvalidSetting(f"--at {at!r} is neither a version nor a time such as 2026-01-31T12:00:00+01:00") from None
+    async with prepared_pool(app.settings, size=2) as pool:
+        row = await Replays(app.folder(), pool).state_at(name, stream, version=version, time=when)
+    return msgspec.to_builtins(row)
 
 
 def _ask(settings: Settings, question: Callable[[Rebuilds], Awaitable[T]]) -> T:
