@@ -1,4 +1,4 @@
-"""Events appended with two perspectives that want them; and perspectives catching up, through the worker, into rows."""
+"""Events appended with two perspectives that want them; perspectives catching up and being rebuilt by the worker."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
+from whippletree.dispatch.rebuild import Rebuilds
 from whippletree.dispatch.rows import register_perspective
 from whippletree.message.event import NewEvent
 from whippletree.message.type_names import MessageKind, MessageTypes
@@ -65,13 +66,16 @@ async def measure(run: Run) -> list[Figure]:
         for perspective in folds:
             await register_perspective(perspective, pool)
         streams = run.size(600, 20)
-        rates = []
+        rates, rebuilt = [], []
 
         async def catch_up() -> float:
             await _empty(connection)
             rates.append(await _append(pool, types, streams))
             await connection.execute("VACUUM ANALYZE")
-            return await _catch_up(pool, folds, types, streams * BATCH * len(folds))
+            caught_up = await _catch_up(pool, folds, types, streams * BATCH * len(folds))
+            await connection.execute("VACUUM ANALYZE")
+            rebuilt.append(await _rebuild(pool, folds, types, streams * BATCH * len(folds)))
+            return caught_up
 
         caught_up = await median(run.repeat, catch_up)
         return [
@@ -82,6 +86,12 @@ async def measure(run: Run) -> list[Figure]:
                 target=10_000,
             ),
             Figure(name="perspective catch-up, into rows", value=caught_up, unit="events/s", target=20_000),
+            Figure(
+                name="perspective rebuild, beside the live rows",
+                value=sorted(rebuilt)[len(rebuilt) // 2],
+                unit="events/s",
+                target=20_000,
+            ),
         ]
 
 
@@ -110,6 +120,22 @@ async def _catch_up(
     applied = await pool.fetchval("SELECT sum(version) FROM whippletree.wh_checkpoints")
     if applied != events:
         raise AssertionError(f"{applied} events were applied, not {events}")
+    return events / took
+
+
+async def _rebuild(
+    pool: asyncpg.Pool[asyncpg.Record], folds: list[Perspective[Any]], types: MessageTypes, events: int
+) -> float:
+    rebuilds = Rebuilds(pool)
+    began = time.perf_counter()
+    for perspective in folds:
+        await rebuilds.start(perspective.name)
+    await _catch_up(pool, folds, types, 2 * events)
+    took = time.perf_counter() - began
+    for perspective in folds:
+        if any(found.count for found in await rebuilds.compare(perspective.name) if found.kind != "equal"):
+            raise AssertionError("the rebuilt rows differ")
+        await rebuilds.abandon(perspective.name)
     return events / took
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
+from tests.cli.conftest import Command
 from tests.conftest import Connect
 from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
 from tests.work.following import Diary, append, make_effects, running, until
@@ -25,26 +21,6 @@ from whippletree.store.receipt import Receipt
 from whippletree.work.subscription import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-Done: TypeAlias = "subprocess.CompletedProcess[str]"
-Command = Callable[..., Awaitable[Done]]
-PROGRAM = "import sys; from whippletree.cli.main import main; sys.exit(main())"
-
-
-@pytest.fixture
-def whippletree(dsn: Dsn) -> Command:
-    async def run(*words: str, answer: str = "") -> Done:
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", PROGRAM, *words],
-            env=os.environ | {"WHIPPLETREE_DSN": dsn.reveal()},
-            input=answer,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    return run
 
 
 @pytest.fixture

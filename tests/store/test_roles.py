@@ -43,7 +43,7 @@ WORKING = STORING | {
     *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
     *("register_perspective", "register_receptor", "resolve_event_types", "read_events"),
     *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
-    *("find_rows", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
+    *("find_rows", "take_over_streams", "save_checkpoints", "keep_from_appends", "unworked_perspectives"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
     *("number_events", "last_number", "read_feed", "register_subscriber", "hold_subscriber", "require_epoch"),
@@ -52,12 +52,23 @@ WORKING = STORING | {
     *("subscriber_locks", "subscriber_channel", "feed_channel"),
 }
 VIEWING = {
-    *("read_events", "stream_id_of", "partition_of", "instance_overview", "queue_overview", "count_dead_letters"),
+    *(
+        "read_events",
+        "stream_id_of",
+        "partition_of",
+        "instance_overview",
+        "queue_overview",
+        "perspective_overview",
+        "count_dead_letters",
+    ),
     *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
     "ailments",
     *("read_feed", "last_number", "subscriber_lock", "subscriber_locks", "subscriber_overview", "number_events"),
 }
-FOR_THE_OWNER = {"revoke_access", "drain_instance"}
+FOR_THE_OWNER = {
+    *("revoke_access", "drain_instance"),
+    *("start_rebuild", "compare_rebuild", "swap_rebuild", "undo_swap", "abandon_rebuild", "forget_previous"),
+}
 
 _PRIVILEGES = """
     SELECT c.relname, p.privilege

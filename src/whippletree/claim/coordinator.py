@@ -18,7 +18,7 @@ from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.reports import columns_of, lost_runs
 from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
-from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
+from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork, worked_as
 from whippletree.message.ids import MessageId
 from whippletree.message.outcome import (
     Outcome,
@@ -174,7 +174,7 @@ class WorkCoordinator:
                 resumed = await self._unanswered.claimed(connection, claim, self._last_tokens, as_of)
                 finished = await self._unanswered.completed(connection, reports)
                 for row in resumed:
-                    claim[row[1]] = max(0, claim[row[1]] - 1)
+                    claim[worked_as(row[1])] = max(0, claim[worked_as(row[1])] - 1)
                 handed_in = _without(reports, finished)
                 # A time that the caller chose may lie before the horizon.
                 scan = self._horizon.begin([] if as_of else [queue for queue, limit in claim.items() if limit > 0])
@@ -245,6 +245,10 @@ class WorkCoordinator:
             self.held.add(pieces, sent_at)
             # Tokens rise, and one claim of a queue has one token.
             self._last_tokens.update({piece.queue: piece.lease_token for piece in pieces})
+        # A claim of a perspective has another for its rebuild. Neither is given out again.
+        for piece in perspectives:
+            name = worked_as(piece.queue)
+            self._last_tokens[name] = max(self._last_tokens[piece.queue], self._last_tokens.get(name, 0))
         return WorkBatch(
             claimed_outbox_messages=claimed[Queue.OUTBOX],
             claimed_inbox_messages=claimed[Queue.INBOX],

@@ -23,6 +23,7 @@ COMMANDS = {
     "status": ("whippletree.cli.status:status", "Show instances, queues, perspectives and what is wrong."),
     "why": ("whippletree.cli.why:why", "Say what keeps a message, a stream, an event or a perspective."),
     "parked": ("whippletree.cli.parked:parked", "List the streams that stopped at a message."),
+    "perspectives": ("whippletree.cli.perspectives:perspectives", "List perspectives, and build their rows again."),
     "redrive": ("whippletree.cli.parked:redrive", "Resume stopped streams at their heads, in order."),
     "skip": ("whippletree.cli.parked:skip", "Pass over the head of a stream, and record why."),
     "streams": ("whippletree.cli.streams:streams", "Look at a stream: its events, what waits, and why."),

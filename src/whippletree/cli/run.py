@@ -56,7 +56,7 @@ def run(
         receptors=ReceptorSettings(concurrency=concurrency, transactions=transactions),
         coordinator=CoordinatorSettings(lease_seconds=lease),
     )
-    app = _load(application)
+    app = load(application)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(Service(app, settings)))
 
@@ -84,7 +84,8 @@ async def _run(service: Service) -> None:
     await service.run()
 
 
-def _load(application: str) -> App:
+def load(application: str) -> App:
+    """The app that MODULE:APP names."""
     import importlib
     import sys
 

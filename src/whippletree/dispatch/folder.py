@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -48,52 +48,73 @@ class PerspectiveFolder:
         self, work: Sequence[PerspectiveWork], batch_size: int | None, connection: Connection
     ) -> list[Folded]:
         """Fold streams of one perspective, up to so many events of each. Nothing is written yet."""
-        perspective = self.perspectives[work[0].perspective_name]
-        generation = await connection.fetchval(self._live_generation, perspective.name)
+        perspective = self.perspectives[work[0].registered_name]
+        generation = work[0].generation or await connection.fetchval(self._live_generation, perspective.name)
         folded = [
             Folded(one, one.checkpoint, min(one.version, one.checkpoint + (batch_size or one.version)), generation)
             for one in work
         ]
-        events = await connection.fetch(
-            self._read_events,
-            perspective.queue,
-            [one.stream_id for one in work],
-            [one.after for one in folded],
-            [one.through for one in folded],
-            perspective.takes_context,
-        )
         rows: dict[int, str] = {}
         if perspective.row_type is not None:
             keys = [str(one.stream_id) for one in work]
             found = await connection.fetch(self._read_rows, perspective.name, generation, keys)
             rows = {record["place"]: record["row"] for record in found}
-        decode = self._decoders[perspective.name]
+        await self._fold(perspective, folded, rows, connection)
+        return folded
+
+    async def replay(self, work: PerspectiveWork, batch_size: int, connection: Connection) -> Folded:
+        """Fold a stream from its first event on into a row that nobody sees, so many events at a time. It stops at an
+        event that cannot be folded."""
+        perspective = self.perspectives[work.registered_name]
+        if perspective.row_type is None:
+            raise UsageError(f"{perspective.name} writes its own tables; only what it wrote there is known of it")
+        folded = Folded(work, 0, 0)
+        while folded.through < work.version and folded.failed is None:
+            rows = {} if folded.row is None else {1: folded.row}
+            folded.after, folded.through = folded.through, min(work.version, folded.through + batch_size)
+            await self._fold(perspective, [folded], rows, connection)
+            # A text that was checked is of a class of its own, which cannot be decoded again.
+            folded.row = None if folded.row is None else str(folded.row)
+        return folded
+
+    async def _fold(
+        self, perspective: Perspective[Any], folded: Sequence[Folded], rows: Mapping[int, str], connection: Connection
+    ) -> None:
+        events = await connection.fetch(
+            self._read_events,
+            perspective.queue,
+            [one.work.stream_id for one in folded],
+            [one.after for one in folded],
+            [one.through for one in folded],
+            perspective.takes_context,
+        )
         by_place: dict[int, list[EventRow]] = {}
         for event in events:
             by_place.setdefault(event[0], []).append(EventRow(*event))
         for place, stored in by_place.items():
-            fold(perspective, decode, folded[place - 1], rows.get(place), stored)
-        return folded
+            fold(perspective, self._decoders[perspective.name], folded[place - 1], rows.get(place), stored)
 
     async def write(self, folded: Sequence[Folded], connection: Connection) -> list[Folded]:
-        """Write the rows, or run the functions that write. Those whose generation is gone come back."""
-        for name, group in groupby(sorted(folded, key=_name), key=_name):
+        """Write the rows, or run the functions that write. Those whose generation is gone come back, unwritten."""
+        swapped: list[Folded] = []
+        for _, group in groupby(sorted(folded, key=_name), key=_name):
             streams = list(group)
-            if self.perspectives[name].row_type is None:
+            perspective = self.perspectives[streams[0].work.registered_name]
+            if perspective.row_type is None:
                 for one in streams:
-                    await self._run(self.perspectives[name], one, connection)
+                    await self._run(perspective, one, connection)
             elif changed := [one for one in streams if one.changed]:
                 written = await connection.fetchval(
                     self._write_rows,
-                    name,
+                    perspective.name,
                     changed[0].generation,
                     [str(one.work.stream_id) for one in changed],
                     [one.row for one in changed],
                     [one.through for one in changed],
                 )
                 if not written:
-                    return streams
-        return []
+                    swapped += streams
+        return swapped
 
     async def _run(self, perspective: Perspective[Any], one: Folded, connection: Connection) -> None:
         """Run a hand-written perspective over a stream's events. When one raises, what came before it is kept."""

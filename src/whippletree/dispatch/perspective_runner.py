@@ -82,9 +82,7 @@ class PerspectiveRunner:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                if swapped := await self.folder.write(folded, connection):
-                    await transaction.rollback()
-                    return swapped
+                swapped = await self.folder.write(folded, connection)
                 outcomes: list[Outcome] = [outcome for one in folded for outcome in one.outcomes()]
                 handed_in = await self._coordinator.report(outcomes, on=connection)
             except BaseException:
@@ -96,6 +94,9 @@ class PerspectiveRunner:
                 handed_in.forget()
                 lost = {(rejection.queue, rejection.message_id) for rejection in handed_in.rejected}
                 return [one for one in folded if (one.work.queue, one.work.stream_id) in lost]
+            if swapped:
+                await transaction.rollback()
+                return swapped
             await transaction.commit()
         handed_in.settle()
         return []

@@ -130,7 +130,23 @@ class PerspectiveWork(msgspec.Struct, frozen=True):
 
     @property
     def perspective_name(self) -> str:
+        """Under which its checkpoints are kept: the perspective's name, for a rebuild NAME@GENERATION."""
         return self.queue.removeprefix("perspective/")
+
+    @property
+    def registered_name(self) -> str:
+        return self.perspective_name.partition("@")[0]
+
+    @property
+    def generation(self) -> int | None:
+        """The generation that a rebuild fills; None for work on the live rows."""
+        generation = self.queue.partition("@")[2]
+        return int(generation) if generation else None
+
+
+def worked_as(queue: str) -> str:
+    """The name under which an instance works a queue: whoever works a perspective works its rebuild."""
+    return queue.partition("@")[0]
 
 
 def check_type(name: str, value: str) -> None:

@@ -17,6 +17,7 @@ from whippletree.errors import (
     InvalidMessage,
     InvalidSetting,
     LeaseLost,
+    NotApplied,
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
@@ -36,6 +37,7 @@ _OURS: dict[str, type[Error]] = {
     "WH004": InvalidMessage,
     "WH005": WrongVersion,
     "WH006": UnknownName,
+    "WH007": NotApplied,
     "WH008": LeaseLost,
     "WH009": CheckpointMoved,
 }

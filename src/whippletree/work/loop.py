@@ -18,6 +18,7 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.held import LEASE_LOST, Run, rejections_of
 from whippletree.claim.wake import WakeListener
 from whippletree.errors import InstanceEvicted, SchemaMismatch, StoreError
+from whippletree.message.envelope import worked_as
 from whippletree.message.outcome import Outcome, Rejection
 from whippletree.work.worker import Worker
 
@@ -164,7 +165,7 @@ class WorkLoop:
             return
         for worker in self._workers:
             queues = worker.wants()
-            if mine := [rejection for rejection in lost if rejection.queue is None or rejection.queue in queues]:
+            if mine := [one for one in lost if one.queue is None or worked_as(one.queue) in queues]:
                 worker.lost(mine)
 
     def _rejoin(self, error: InstanceEvicted) -> None:

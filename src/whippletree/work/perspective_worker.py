@@ -22,7 +22,7 @@ from whippletree.dispatch.fault import describe
 from whippletree.dispatch.folding import Folded
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.errors import StoreError
-from whippletree.message.envelope import PerspectiveWork
+from whippletree.message.envelope import PerspectiveWork, worked_as
 from whippletree.message.outcome import (
     MessageRelease,
     Outcome,
@@ -123,14 +123,14 @@ class PerspectiveWorker:
         if self._look_round is None:
             # Now that this instance is known to the others, with what it works.
             self._look_round = asyncio.create_task(self._name_the_missing(), name="whippletree missing perspectives")
-        mine = [work for work in batch.claimed_perspective_work if work.queue in self._in_hand]
+        mine = [work for work in batch.claimed_perspective_work if worked_as(work.queue) in self._in_hand]
         if mine:
             self.consecutive_empty_polls = 0
             if self.is_idle:
                 self.is_idle = False
                 _call(self.on_work_processing_started)
             for work in mine:
-                self._in_hand[work.queue] += 1
+                self._in_hand[worked_as(work.queue)] += 1
             self._waiting.extend(mine)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._work(), name="whippletree perspectives")
@@ -284,7 +284,7 @@ class PerspectiveWorker:
 
     def _let_go(self, gone: Iterable[PerspectiveWork]) -> None:
         for work in gone:
-            self._in_hand[work.queue] -= 1
+            self._in_hand[worked_as(work.queue)] -= 1
 
 
 def _call(callbacks: Iterable[Callable[[], None]]) -> None:

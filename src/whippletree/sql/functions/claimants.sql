@@ -6,7 +6,7 @@ LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT i.instance_id FROM wh_service_instances i
-  WHERE i.queues && ARRAY[p_queue, split_part(p_queue, '/', 1) || '/*']
+  WHERE i.queues && names_of_queue(p_queue)
     AND (p_leased OR (SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = p_partition_number)
       = ANY (owners_served(i.instance_id, p_queue)));
 $$;

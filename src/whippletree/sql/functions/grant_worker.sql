@@ -12,7 +12,7 @@ BEGIN
     'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages',
     -- The rows of perspectives.
     'register_perspective_rows', 'live_generation', 'read_perspective_events', 'read_rows', 'write_rows', 'find_rows',
-    'row_of', 'take_over_streams', 'save_checkpoints', 'unworked_perspectives',
+    'row_of', 'take_over_streams', 'keep_from_appends', 'save_checkpoints', 'unworked_perspectives',
     -- What happened to a call whose answer was lost.
     'end_lost_calls', 'resume_claims', 'finished_messages',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.

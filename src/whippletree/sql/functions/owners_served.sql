@@ -6,5 +6,5 @@ SET search_path FROM CURRENT
 AS $$
   SELECT p_instance_id || ARRAY(
     SELECT i.instance_id FROM wh_service_instances i
-    WHERE i.instance_id <> p_instance_id AND NOT i.queues && ARRAY[p_queue, split_part(p_queue, '/', 1) || '/*']);
+    WHERE i.instance_id <> p_instance_id AND NOT i.queues && names_of_queue(p_queue));
 $$;

@@ -8,6 +8,10 @@ AS $$
     SELECT 'perspective/' || m.perspective_name FROM wh_perspective_mappings m
     WHERE type_matches(m.event_type_pattern, p_event_type)
     UNION
+    SELECT 'perspective/' || m.perspective_name || '@' || p.building_generation
+    FROM wh_perspective_mappings m JOIN wh_perspectives p ON p.perspective_name = m.perspective_name
+    WHERE p.building_generation IS NOT NULL AND type_matches(m.event_type_pattern, p_event_type)
+    UNION
     SELECT 'receptor/' || m.receptor_name FROM wh_receptor_mappings m
     WHERE type_matches(m.event_type_pattern, p_event_type)
     ORDER BY 1);

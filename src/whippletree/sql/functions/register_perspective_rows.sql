@@ -30,7 +30,9 @@ BEGIN
       CASE WHEN v_known.key_type <> p_key_type THEN 'kind of key' ELSE 'definition of column ' || v_changed END
       USING ERRCODE = 'WH002', HINT = 'Give the column another name, or rebuild the perspective under its new definition.';
   END IF;
-  PERFORM make_rows_table(p_perspective_name, v_known.live_generation, p_key_type, p_columns, p_indexes);
+  -- All that readers may come to see, so that a swap or its undo takes no column away from them.
+  PERFORM make_rows_table(p_perspective_name, g, p_key_type, p_columns, p_indexes)
+  FROM unnest(ARRAY[v_known.live_generation, v_known.building_generation, v_known.previous_generation]) g WHERE g IS NOT NULL;
   UPDATE wh_perspectives SET columns = columns || p_columns WHERE perspective_name = p_perspective_name;
   PERFORM show_live_rows(p_perspective_name);
   RETURN v_known.live_generation;

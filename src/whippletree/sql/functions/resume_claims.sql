@@ -7,16 +7,20 @@ RETURNS SETOF wh_work
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+DECLARE
+  v_queue text;
 BEGIN
-  PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
-  RETURN QUERY
-  SELECT e.* FROM (
-    SELECT array_agg(s.stream_id) AS stream_ids, array_agg(s.head_version) AS heads, array_agg(s.leased_through) AS through,
-      array_agg(s.attempts) AS attempts, array_agg(s.lease_token) AS tokens
-    FROM wh_active_streams s
-    WHERE s.queue = p_queue AND p_queue LIKE '%/%' AND s.instance_id = p_instance_id AND s.lease_token > p_last_token
-      AND s.lease_expiry > COALESCE(p_as_of, clock_timestamp())
-  ) h, leased_event_work(p_queue, h.stream_ids, h.heads, h.through, h.attempts, h.tokens) e;
+  FOR v_queue IN SELECT q FROM event_queues(p_queue) AS q WHERE p_queue NOT LIKE '%/*' ORDER BY q COLLATE "C" LOOP
+    PERFORM pg_advisory_xact_lock(lock_key('claim:' || v_queue || ':' || p_instance_id));
+    RETURN QUERY
+    SELECT e.* FROM (
+      SELECT array_agg(s.stream_id) AS stream_ids, array_agg(s.head_version) AS heads,
+        array_agg(s.leased_through) AS through, array_agg(s.attempts) AS attempts, array_agg(s.lease_token) AS tokens
+      FROM wh_active_streams s
+      WHERE s.queue = v_queue AND v_queue LIKE '%/%' AND s.instance_id = p_instance_id AND s.lease_token > p_last_token
+        AND s.lease_expiry > COALESCE(p_as_of, clock_timestamp())
+    ) h, leased_event_work(v_queue, h.stream_ids, h.heads, h.through, h.attempts, h.tokens) e;
+  END LOOP;
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
     m.headers, m.correlation_id, m.causation_id, m.created_at, s.attempts, s.lease_token, NULL::text

@@ -15,7 +15,7 @@ BEGIN
   END IF;
   RETURN QUERY SELECT p_queue || ' is worked by ' || described_instance(i.instance_id, p_as_of)
   FROM wh_service_instances i
-  WHERE i.queues && ARRAY[p_queue, split_part(p_queue, '/', 1) || '/*'] ORDER BY i.started_at LIMIT 5;
+  WHERE i.queues && names_of_queue(p_queue) ORDER BY i.started_at LIMIT 5;
   IF NOT FOUND THEN
     RETURN NEXT format('no live instance works %s; start one with `whippletree run`', p_queue);
   END IF;

@@ -22,7 +22,7 @@ BEGIN
       WHERE s.queue = p_stream.queue AND s.stream_id = p_stream.stream_id), 'a transaction that has just ended');
   END IF;
   IF NOT EXISTS (SELECT FROM wh_service_instances i
-    WHERE i.queues && ARRAY[p_stream.queue, split_part(p_stream.queue, '/', 1) || '/*']) THEN
+    WHERE i.queues && names_of_queue(p_stream.queue)) THEN
     RETURN NEXT format('partition %s has no owner: no live instance works %s; start one with `whippletree run`',
       p_stream.partition_number, p_stream.queue);
   ELSIF v_claimants <> '{}' THEN

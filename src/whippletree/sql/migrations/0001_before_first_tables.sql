@@ -221,7 +221,8 @@ CREATE TABLE wh_perspectives (
   columns jsonb NOT NULL,
   live_generation integer NOT NULL DEFAULT 1,
   building_generation integer,
-  previous_generation integer
+  previous_generation integer,
+  last_generation integer NOT NULL DEFAULT 1
 );
 CREATE TABLE wh_receptor_mappings (
   receptor_name text NOT NULL CHECK (receptor_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),

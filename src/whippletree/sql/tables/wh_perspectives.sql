@@ -9,5 +9,8 @@ CREATE TABLE wh_perspectives (
   live_generation integer NOT NULL DEFAULT 1,
   -- The one that a rebuild is filling, and the one before the last swap; NULL when there is none.
   building_generation integer,
-  previous_generation integer
+  previous_generation integer,
+  -- The last number that a generation was given. None is given twice: an append that knew of an abandoned rebuild may have
+  -- left work for it behind.
+  last_generation integer NOT NULL DEFAULT 1
 );

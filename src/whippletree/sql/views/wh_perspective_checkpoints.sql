@@ -16,6 +16,8 @@ FROM wh_checkpoints c
 FULL JOIN (
   SELECT a.*, substr(a.queue, 13) AS perspective_name FROM wh_active_streams a WHERE a.queue LIKE 'perspective/%'
 ) s ON s.perspective_name = c.perspective_name AND s.stream_id = c.stream_id
-LEFT JOIN wh_service_instances i ON i.instance_id = s.instance_id;
+LEFT JOIN wh_service_instances i ON i.instance_id = s.instance_id
+-- Of another generation than the live one, NAME@GENERATION, only what a rebuild has before it.
+WHERE c.perspective_name NOT LIKE '%@%' OR s.stream_id IS NOT NULL;
 CREATE OR REPLACE TRIGGER wh_perspective_checkpoints_update INSTEAD OF UPDATE ON wh_perspective_checkpoints
 FOR EACH ROW EXECUTE FUNCTION update_checkpoint();

@@ -1,0 +1,101 @@
+"""Folding one stream from its first event on: its row as it was, or its row made anew. It never runs a receptor."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from whippletree.dispatch.folder import PerspectiveFolder
+from whippletree.dispatch.folding import Folded
+from whippletree.errors import CoordinationError, InvalidSetting, PerspectiveFailed, UnknownName
+from whippletree.message.envelope import PerspectiveWork
+from whippletree.message.ids import StreamId
+from whippletree.store.database import lent, translated
+from whippletree.store.event_store import EventStore, Span
+from whippletree.store.statements import call
+from whippletree.store.transaction import Connection
+
+_BATCH = 1000
+"""So many events of a stream are in memory at once."""
+
+
+class Replays:
+    """Replays streams through the perspectives of one program."""
+
+    def __init__(self, folder: PerspectiveFolder, connections: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._folder = folder
+        self._connections = connections
+        self._store = EventStore(connections, schema=folder.schema)
+        self._stream_id_of = call(folder.schema, "stream_id_of", 1)
+        self._keep_from_appends = call(folder.schema, "keep_from_appends", 1)
+        self._take_over = call(folder.schema, "take_over_streams", 2)
+        self._live_generation = call(folder.schema, "live_generation", 1)
+        self._save = call(folder.schema, "save_checkpoints", 4)
+
+    async def state_at(
+        self, perspective: str, stream: UUID | str, *, version: int | None = None, time: datetime | None = None
+    ) -> Any:
+        """The row of a stream as it was after a version, or at a time, by the fold as it is now; None for no row.
+
+        Nothing is written. Raises `PerspectiveFailed` at an event that cannot be folded.
+        """
+        if time is not None and time.utcoffset() is None:
+            raise InvalidSetting("time has no time zone; use datetime.now(timezone.utc) and the like")
+        self._require(perspective)
+        span = Span(up_to=version, until=time, backwards=True, limit=1)
+        last = await self._store.read(stream, span)
+        if not last:
+            return None
+        with translated():
+            async with lent(self._connections) as connection:
+                folded = await self._replay(perspective, last[0].stream_id, last[0].version, connection)
+        decode = self._folder.perspectives[perspective].decode_row
+        assert decode is not None
+        return None if folded.row is None else decode(folded.row)
+
+    async def rebuild_stream(self, perspective: str, stream: UUID | str) -> None:
+        """Make the row of one stream anew from its events, in one transaction; readers see the old row until then.
+
+        Whoever worked the stream is refused when it reports, and appends to this stream wait. A parked stream goes on
+        when the fold does. Raises `PerspectiveFailed`, and then nothing has changed.
+        """
+        self._require(perspective)
+        with translated():
+            async with lent(self._connections) as connection, connection.transaction():
+                stream_id = (
+                    stream if isinstance(stream, UUID) else await connection.fetchval(self._stream_id_of, stream)
+                )
+                version = await connection.fetchval(self._keep_from_appends, stream_id)
+                if not version:
+                    raise UnknownName(f"stream {stream} has no events")
+                generation = await connection.fetchval(self._live_generation, perspective)
+                folded = await self._replay(perspective, stream_id, version, connection)
+                folded.generation, folded.changed = generation, True
+                # The row before the work, as those do who work it: else each could wait for the other.
+                await self._write(folded, connection)
+                await connection.execute(self._take_over, perspective, [stream_id])
+                if folded.row is None:
+                    # There was no row to hold, and somebody may have committed one until the work was taken from him.
+                    await self._write(folded, connection)
+                as_of = await connection.fetchval("SELECT clock_timestamp()")
+                await connection.execute(self._save, [folded.work.queue], [stream_id], [version], as_of)
+
+    async def _write(self, folded: Folded, connection: Connection) -> None:
+        if await self._folder.write([folded], connection):
+            name = folded.work.perspective_name
+            raise CoordinationError(f"the rows of {name} were swapped meanwhile; rebuild the stream again")
+
+    async def _replay(self, perspective: str, stream_id: UUID, version: int, connection: Connection) -> Folded:
+        work = PerspectiveWork(f"perspective/{perspective}", StreamId(stream_id), 0, None, version, 1, 0)
+        folded = await self._folder.replay(work, _BATCH, connection)
+        if folded.failed is not None:
+            raise PerspectiveFailed(f"{perspective} cannot fold stream {stream_id}: {folded.failed}")
+        return folded
+
+    def _require(self, perspective: str) -> None:
+        if perspective not in self._folder.perspectives:
+            known = ", ".join(sorted(self._folder.perspectives)) or "none"
+            raise UnknownName(f"this program has no perspective of the name {perspective}; it has {known}")

@@ -1,0 +1,18 @@
+-- Makes the work of a perspective, or of its rebuild, on the streams that have events after its checkpoint already.
+CREATE OR REPLACE FUNCTION activate_perspective(p_queue text, p_as_of timestamptz)
+RETURNS void
+LANGUAGE sql
+SET search_path FROM CURRENT
+AS $$
+  INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
+  SELECT p_queue, e.stream_id, partition_of(e.stream_id, s.partition_count), p_as_of, COALESCE(c.version, 0), p_as_of
+  FROM wh_settings s, (
+    SELECT e.stream_id, max(e.version) AS version FROM wh_event_store e
+    WHERE e.event_type IN (SELECT t.event_type FROM wh_event_types t WHERE p_queue = ANY (t.queues))
+    GROUP BY e.stream_id
+  ) e
+  LEFT JOIN wh_checkpoints c ON c.perspective_name = substr(p_queue, 13) AND c.stream_id = e.stream_id
+  WHERE e.version > COALESCE(c.version, 0)
+  ORDER BY e.stream_id
+  ON CONFLICT DO NOTHING;
+$$;
