@@ -10,24 +10,27 @@ if TYPE_CHECKING:
     from whippletree.dispatch.context import Context, IdempotencyKey
     from whippletree.dispatch.policy import Retry
     from whippletree.dispatch.receipt import Receipt
-    from whippletree.dispatch.subscriber import InstanceMode
+    from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
     from whippletree.errors import (
         CoordinationError,
         Error,
         HandlerError,
         InvalidMessage,
         InvalidSetting,
+        NotApplied,
         StoreError,
         StoreUnavailable,
         UsageError,
         WrongVersion,
     )
+    from whippletree.message.event import StoredEvent
     from whippletree.settings import Settings
     from whippletree.store.transaction import Transaction
 
 # Each name and its home, which is imported when the name is first used: `whippletree --help` has to answer at once.
 _HOMES = {
     "App": "whippletree.app",
+    "CheckpointEvery": "whippletree.dispatch.subscriber",
     "Context": "whippletree.dispatch.context",
     "CoordinationError": "whippletree.errors",
     "Error": "whippletree.errors",
@@ -36,11 +39,14 @@ _HOMES = {
     "InstanceMode": "whippletree.dispatch.subscriber",
     "InvalidMessage": "whippletree.errors",
     "InvalidSetting": "whippletree.errors",
+    "NotApplied": "whippletree.errors",
     "Receipt": "whippletree.dispatch.receipt",
     "Retry": "whippletree.dispatch.policy",
     "Settings": "whippletree.settings",
+    "Start": "whippletree.dispatch.subscriber",
     "StoreError": "whippletree.errors",
     "StoreUnavailable": "whippletree.errors",
+    "StoredEvent": "whippletree.message.event",
     "Transaction": "whippletree.store.transaction",
     "UsageError": "whippletree.errors",
     "WrongVersion": "whippletree.errors",
@@ -48,6 +54,7 @@ _HOMES = {
 
 __all__ = [
     "App",
+    "CheckpointEvery",
     "Context",
     "CoordinationError",
     "Error",
@@ -56,11 +63,14 @@ __all__ = [
     "InstanceMode",
     "InvalidMessage",
     "InvalidSetting",
+    "NotApplied",
     "Receipt",
     "Retry",
     "Settings",
+    "Start",
     "StoreError",
     "StoreUnavailable",
+    "StoredEvent",
     "Transaction",
     "UsageError",
     "WrongVersion",
