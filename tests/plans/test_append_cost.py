@@ -12,8 +12,8 @@ from tests.plans.explained import Explained
 from tests.scenario import T0, S
 
 _EVENTS = """
-    INSERT INTO wh_event_store (stream_id, version, event_id, event_type, payload, created_at)
-    SELECT $1, v, gen_random_uuid(), 'OrderPlaced', '{}', $3 FROM generate_series(1, $2::integer) v
+    INSERT INTO wh_event_store (stream_id, version, event_id, event_type, payload, created_at, arrival)
+    SELECT $1, v, gen_random_uuid(), 'OrderPlaced', '{}', $3, 1 FROM generate_series(1, $2::integer) v
 """
 _STREAMS = """
     INSERT INTO wh_streams (stream_id, event_version)
