@@ -17,8 +17,8 @@ from concurrent.futures import Executor
 import asyncpg
 
 from whippletree.claim.coordinator import HandedIn, WorkCoordinator
-from whippletree.complete.error_text import sqlstate
 from whippletree.complete.retry import Next, decide
+from whippletree.dispatch.error_text import sqlstate
 from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled, Work, headers_of
 from whippletree.dispatch.receptor import Receptor
 from whippletree.dispatch.routing import Origin, Router
@@ -29,7 +29,7 @@ from whippletree.store.database import lent
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
-from whippletree.telemetry import Counters, following
+from whippletree.telemetry import Counters, following, span
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
 
@@ -85,9 +85,10 @@ class CommitGroups:
                 attempt = Attempt(savepoints=self._careful > 0 or limit == 1)
                 transaction = connection.transaction(isolation="read_committed")
                 try:
-                    await transaction.start()
-                    await self._handle(live, connection, attempt, limit)
-                    handed_in = await self._end(attempt, connection)
+                    with span("receptors", map(_headers, live), streams=len(live)):
+                        await transaction.start()
+                        await self._handle(live, connection, attempt, limit)
+                        handed_in = await self._end(attempt, connection)
                 except BaseException as error:
                     if not connection.is_closed():
                         await transaction.rollback()
@@ -127,6 +128,7 @@ class CommitGroups:
                 raise ConnectionLost(attempt) from error
             raise CannotCommit from error
         self._counters.transactions_committed += 1
+        self._counters.outbox_stored += len(attempt.new.outbox)
         write_down(attempt)
 
     async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
@@ -248,6 +250,11 @@ class ConnectionLost(Exception):
     def __init__(self, attempt: Attempt | None) -> None:
         super().__init__("the connection was lost")
         self.attempt = attempt
+
+
+def _headers(lane: Lane) -> str | None:
+    """Those of what a lane has in front of it."""
+    return headers_of(lane.handled.work if lane.handled else lane.work[0])
 
 
 def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from uuid import UUID
 
-from whippletree.complete.error_text import error_text
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.handling import Work
 from whippletree.dispatch.receptor import Receptor
 from whippletree.message.envelope import ClaimedMessage, Queue

@@ -18,8 +18,8 @@ import asyncpg
 
 from whippletree.claim.batch import WorkBatch
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.complete.error_text import error_text, sqlstate
 from whippletree.complete.retry import Next, decide
+from whippletree.dispatch.error_text import error_text, sqlstate
 from whippletree.dispatch.handling import CallFailed, Handling, Unhandled, headers_of
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
@@ -189,7 +189,7 @@ class ReceptorWorker:
             lane.task = task
             self._calling.add(lane)
             try:
-                with span("receptors", headers_of(lane.work[0]), queue=lane.queue, messages=len(lane.work)):
+                with span("receptors", map(headers_of, lane.work), queue=lane.queue, messages=len(lane.work)):
                     await self._call(lane)
             except asyncio.CancelledError:
                 if not lane.lost:
