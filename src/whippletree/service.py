@@ -32,6 +32,7 @@ from whippletree.store.statements import call
 from whippletree.telemetry import Counters
 from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.maintenance import maintain
 from whippletree.work.outbox_worker import OutboxWorker
 from whippletree.work.perspective_worker import PerspectiveWorker
 from whippletree.work.receptor_worker import ReceptorWorker
@@ -51,6 +52,8 @@ class ServiceSettings:
     pool_size: int = 8
     grace: float = 30.0
     """How long begun work may take when the instance is asked to end."""
+    maintenance_interval: float = 300
+    """How often old message ids are forgotten, at least, where the kind `schedule` is worked."""
     receptors: ReceptorSettings = field(default_factory=ReceptorSettings)
     coordinator: CoordinatorSettings = field(default_factory=lambda: CoordinatorSettings(lease_seconds=60))
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -157,6 +160,8 @@ class Service:
         beside: list[asyncio.Task[None]] = []
         if "schedule" in self.settings.kinds:
             beside.append(asyncio.create_task(self._store_due(pool), name="whippletree schedule"))
+            tidying = maintain(pool, schema=self.app.settings.schema, interval=self.settings.maintenance_interval)
+            beside.append(asyncio.create_task(tidying, name="whippletree maintenance"))
         if self._receiver is not None:
             beside.append(asyncio.create_task(self._receiver.run(), name="whippletree receive"))
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -139,7 +139,7 @@ def test_what_has_no_trace_has_no_span(spans: InMemorySpanExporter) -> None:
 
 def _trace(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    return int(span.context.trace_id)
 
 
 async def test_counters_tell_what_was_done(dsn: Dsn, db: asyncpg.Connection) -> None:
@@ -168,7 +168,7 @@ async def test_every_stage_is_counted_for_opentelemetry_and_for_prometheus(
     dsn: Dsn, db: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = InMemoryMetricReader()
-    monkeypatch.setattr(telemetry.metrics, "get_meter", MeterProvider([reader]).get_meter)
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
     registry = CollectorRegistry()
     app = talking_to_itself(dsn)
     app.command(stream="order", topic="nowhere")(Charge)
