@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 )
 @click.option("--lease", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds of a lease.")
 @click.option(
+    "--longest-lease",
+    type=click.FloatRange(min=1),
+    default=3600,
+    show_default=True,
+    help="Seconds after which what hangs is left to another instance.",
+)
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -37,6 +44,7 @@ def run(
     kinds: tuple[str, ...],
     grace: float,
     lease: float,
+    longest_lease: float,
     log_level: str,
     log_format: str,
     prometheus: int | None,
@@ -51,6 +59,7 @@ def run(
     from whippletree.claim.coordinator import CoordinatorSettings
     from whippletree.cli.json_log import JsonFormatter
     from whippletree.service import KINDS, Service, ServiceSettings
+    from whippletree.work.loop import LoopSettings
     from whippletree.work.settings import ReceptorSettings
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -63,6 +72,7 @@ def run(
         grace=grace,
         receptors=ReceptorSettings(concurrency=concurrency, transactions=transactions),
         coordinator=CoordinatorSettings(lease_seconds=lease),
+        loop=LoopSettings(longest_lease=longest_lease),
     )
     service = Service(load(application), settings)
     if prometheus is not None:

@@ -30,6 +30,7 @@ from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
 from whippletree.telemetry import Counters, following, span
+from whippletree.work import log
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
 
@@ -102,7 +103,7 @@ class CommitGroups:
                 if handed_in.rejected:
                     await transaction.rollback()
                     handed_in.forget()
-                    _mark_lost(live, handed_in)
+                    self._mark_lost(live, handed_in)
                     continue
                 await self._commit(transaction, connection, attempt)
                 return
@@ -229,6 +230,14 @@ class CommitGroups:
                 raise CallFailed(receptor, error) from error
         return new
 
+    def _mark_lost(self, lanes: Sequence[Lane], handed_in: HandedIn) -> None:
+        refused = {rejection.message_id for rejection in handed_in.rejected}
+        for lane in lanes:
+            if not lane.lost and lane.holds(refused):
+                lane.lost = True
+                self._counters.leases_lost += 1
+                log.lease_lost(lane.queue, lane.stream_id)
+
     async def _end(self, attempt: Attempt, connection: Connection) -> HandedIn:
         try:
             versions = await publishing.publish(attempt.new, on=connection, schema=self._schema)
@@ -255,9 +264,3 @@ class ConnectionLost(Exception):
 def _headers(lane: Lane) -> str | None:
     """Those of what a lane has in front of it."""
     return headers_of(lane.handled.work if lane.handled else lane.work[0])
-
-
-def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:
-    refused = {rejection.message_id for rejection in handed_in.rejected}
-    for lane in lanes:
-        lane.lost = lane.lost or lane.holds(refused)

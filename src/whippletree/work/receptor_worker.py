@@ -141,7 +141,8 @@ class ReceptorWorker:
         if lane.lost or (lane.handled is None and not lane.work):
             self._put_away(lane)
         elif lane.handled is None and not self._handling.transactional(lane.work[0]):
-            self._callers.put_nowait(lane)
+            # What waits is resumed once its lease has been renewed.
+            (self._callers.put_nowait if lane.in_time(self._coordinator) else self._unsettled.append)(lane)
         elif lane.reported is not None and self._coordinator.held.unsettled(lane.queue, lane.reported):
             # A commit would overtake the report of what came before in this stream.
             self._unsettled.append(lane)
@@ -202,7 +203,7 @@ class ReceptorWorker:
 
     async def _call(self, lane: Lane) -> None:
         """Handle messages while none of them needs a transaction."""
-        while lane.work and not lane.lost and not self._stopping:
+        while lane.work and not lane.lost and not self._stopping and lane.in_time(self._coordinator):
             work = lane.work[0]
             try:
                 found = self._handling.find(work)
@@ -290,11 +291,5 @@ class ReceptorWorker:
                 error = fault.__cause__
                 if error is None or sqlstate(error) not in ("40001", "40P01"):
                     break
-        work = lane.handled.work if lane.handled else lane.work[0]
-        if lane.handled is not None:
-            receptor = lane.handled.receptor
-            lane.handled = None
-            lane.work.appendleft(work)
-        else:
-            receptor = self._handling.find(work).receptors[0]
+        receptor = lane.take_back() or self._handling.find(lane.work[0]).receptors[0]
         self._judge(lane, CallFailed(receptor, error if isinstance(error, Exception) else RuntimeError("no commit")))
