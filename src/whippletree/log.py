@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from whippletree.complete.error_text import error_text
+from whippletree.dispatch.error_text import error_text
 from whippletree.settings import Dsn
 
 _log = logging.getLogger("whippletree.service")

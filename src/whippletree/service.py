@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from whippletree.store.statements import call
 from whippletree.telemetry import Counters
 from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
+from whippletree.work.maintenance import maintain
 from whippletree.work.outbox_worker import OutboxWorker
 from whippletree.work.perspective_worker import PerspectiveWorker
 from whippletree.work.receptor_worker import ReceptorWorker
@@ -50,6 +52,8 @@ class ServiceSettings:
     pool_size: int = 8
     grace: float = 30.0
     """How long begun work may take when the instance is asked to end."""
+    maintenance_interval: float = 300
+    """How often old message ids are forgotten, at least, where the kind `schedule` is worked."""
     receptors: ReceptorSettings = field(default_factory=ReceptorSettings)
     coordinator: CoordinatorSettings = field(default_factory=lambda: CoordinatorSettings(lease_seconds=60))
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -84,7 +88,11 @@ class Service:
         """What this instance has done."""
         if self._loop is not None:
             self._counters.batches = self._loop.turns
-            self._counters.active_leases = len(self._loop.coordinator.held.runs())
+            self._counters.database_not_ready_checks = self._loop.not_ready
+            runs, now = self._loop.coordinator.held.runs(), time.monotonic()
+            life = self.settings.coordinator.lease_seconds
+            self._counters.active_leases = len(runs)
+            self._counters.stale_leases = sum(now - run.renewed_at > life for run in runs)
         if self._keeper is not None:
             self._counters.leases_kept_alive = self._keeper.renewed
         return self._counters
@@ -107,7 +115,7 @@ class Service:
             dsn = await stack.enter_async_context(serving(self.app.settings))
             await prepare(dsn, self.app.settings)
             pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size))
-            stack.enter_context(self.app.using(pool))
+            stack.enter_context(self.app.using(pool, self._counters))
             await self._register(pool)
             coordinator = WorkCoordinator(
                 pool, self.instance, self._coordinator_settings(), schema=self.app.settings.schema
@@ -152,6 +160,8 @@ class Service:
         beside: list[asyncio.Task[None]] = []
         if "schedule" in self.settings.kinds:
             beside.append(asyncio.create_task(self._store_due(pool), name="whippletree schedule"))
+            tidying = maintain(pool, schema=self.app.settings.schema, interval=self.settings.maintenance_interval)
+            beside.append(asyncio.create_task(tidying, name="whippletree maintenance"))
         if self._receiver is not None:
             beside.append(asyncio.create_task(self._receiver.run(), name="whippletree receive"))
         try:
@@ -225,7 +235,9 @@ class Service:
     def _perspective_worker(
         self, coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record]
     ) -> PerspectiveWorker:
-        return PerspectiveWorker(PerspectiveRunner(self.app.folder(), pool, coordinator), coordinator)
+        return PerspectiveWorker(
+            PerspectiveRunner(self.app.folder(), pool, coordinator), coordinator, counters=self._counters
+        )
 
     def _followers(self) -> list[Follower]:
         app, kinds = self.app, self.settings.kinds
@@ -239,7 +251,7 @@ class Service:
         return followers
 
     def _outbox_worker(self, transport: Transport) -> list[Worker]:
-        return [OutboxWorker(transport)] if "outbox" in self.settings.kinds else []
+        return [OutboxWorker(transport, counters=self._counters)] if "outbox" in self.settings.kinds else []
 
     def _inbox_receiver(self, transport: Any, pool: asyncpg.Pool[asyncpg.Record]) -> InboxReceiver | None:
         outside = self.app.outside
@@ -248,7 +260,12 @@ class Service:
         if not hasattr(transport, "subscribe"):
             raise InvalidSetting(f"{type(transport).__name__} delivers nothing; leave out receives=")
         return InboxReceiver(
-            transport, pool, topics=outside.receives, group=self.app.name, schema=self.app.settings.schema
+            transport,
+            pool,
+            topics=outside.receives,
+            group=self.app.name,
+            schema=self.app.settings.schema,
+            counters=self._counters,
         )
 
     def _coordinator_settings(self) -> CoordinatorSettings:

@@ -8,9 +8,10 @@ are read when somebody asks for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, propagate, trace
@@ -22,29 +23,47 @@ if TYPE_CHECKING:
 
 _tracer = trace.get_tracer("whippletree")
 
+LINKS = 32
+"""The other messages of a batch whose traces its span is linked with, at most."""
+
+
+def _count(words: str) -> int:
+    return field(default=0, metadata={"words": words})
+
+
+def _gauge(words: str) -> int:
+    return field(default=0, metadata={"words": words, "gauge": True})
+
 
 @dataclass(slots=True)
 class Counters:
-    """What one instance has done since it started, and what it holds. The names are those of the metrics."""
+    """What one instance has done since it started, and how it stands. The names are those of the metrics."""
 
-    inbox_received: int = 0
-    """Messages that were claimed from the inbox."""
-    inbox_completed: int = 0
-    inbox_failed: int = 0
-    receptor_received: int = 0
-    """Stored events that were claimed for a receptor."""
-    receptor_completed: int = 0
-    receptor_failed: int = 0
-    transactions_committed: int = 0
-    leases_lost: int = 0
-    leases_kept_alive: int = 0
-    """Leases that were renewed while the event loop was blocked."""
-    batches: int = 0
-    """Work batches: reports and claims."""
-    active_leases: int = 0
-
-
-GAUGES = frozenset({"active_leases"})
+    outbox_stored: int = _count("messages that this process has stored in the outbox")
+    outbox_published: int = _count("messages that the transport has confirmed")
+    outbox_failed: int = _count("messages that the transport refused")
+    deliveries_stored: int = _count("deliveries of the transport that were stored in the inbox")
+    deliveries_duplicate: int = _count("deliveries that the inbox had accepted before")
+    deliveries_conflict: int = _count("deliveries with an accepted id and another body")
+    deliveries_parked: int = _count("deliveries that cannot be stored and were kept as dead letters")
+    inbox_received: int = _count("messages that were claimed from the inbox")
+    inbox_completed: int = _count("messages of the inbox that were handled")
+    inbox_failed: int = _count("messages of the inbox whose receptor raised")
+    receptor_received: int = _count("stored events that were claimed for a receptor")
+    receptor_completed: int = _count("stored events that a receptor has handled")
+    receptor_failed: int = _count("stored events whose receptor raised")
+    perspective_received: int = _count("checkpoints that were claimed")
+    perspective_completed: int = _count("checkpoints that were moved")
+    perspective_failed: int = _count("checkpoints whose perspective raised")
+    transactions_committed: int = _count("transactions of receptors")
+    leases_lost: int = _count("leases that another instance has taken, or that ran out")
+    leases_kept_alive: int = _count("leases that were renewed while the event loop was blocked")
+    batches: int = _count("work batches: reports and claims")
+    active_leases: int = _gauge("leases in hand")
+    stale_leases: int = _gauge("leases in hand that were not renewed in time")
+    perspective_empty_polls: int = _gauge("polls in a row that found no checkpoint to move")
+    perspective_idle: int = _gauge("1 when the perspectives have nothing to do")
+    database_not_ready_checks: int = _gauge("calls in a row for which the database was not ready")
 
 
 def trace_headers() -> dict[str, str]:
@@ -66,12 +85,18 @@ def trace_of(headers: str | None) -> TraceContext | None:
 
 
 @contextmanager
-def span(name: str, headers: str | None, **attributes: str | int) -> Iterator[None]:
-    """A span for a batch, in the trace of its first message; none where there is no trace to follow."""
-    if (parent := trace_of(headers)) is None:
+def span(
+    name: str, headers: Iterable[str | None], *, since: int | None = None, **attributes: str | int
+) -> Iterator[None]:
+    """A span for a batch: in the trace of its first message, linked with those of the others. None where there is no
+    trace to follow. `since` is when it began, in nanoseconds, if not now."""
+    named = dict.fromkeys(each for each in headers if traced(each))
+    if not named:
         yield
         return
-    with _tracer.start_as_current_span(name, context=parent, attributes=attributes):
+    parent, *others = [trace_of(each) for each in islice(named, LINKS + 1)]
+    links = [trace.Link(trace.get_current_span(other).get_span_context()) for other in others if other is not None]
+    with _tracer.start_as_current_span(name, context=parent, links=links, start_time=since, attributes=attributes):
         yield
 
 
@@ -98,8 +123,9 @@ def export(read: Callable[[], Counters], service: str) -> None:
     """Offer the counters to OpenTelemetry, which reads them when it exports."""
     meter = metrics.get_meter("whippletree")
     for counter in fields(Counters):
-        make = meter.create_observable_gauge if counter.name in GAUGES else meter.create_observable_counter
-        make(f"whippletree.{counter.name}", callbacks=[_observer(read, counter.name, service)])
+        make = meter.create_observable_gauge if "gauge" in counter.metadata else meter.create_observable_counter
+        words = counter.metadata["words"]
+        make(f"whippletree.{counter.name}", callbacks=[_observer(read, counter.name, service)], description=words)
 
 
 def prometheus(read: Callable[[], Counters], service: str, registry: CollectorRegistry) -> None:
@@ -123,7 +149,7 @@ class _Collector:
 
         counters = self._read()
         for counter in fields(Counters):
-            family = GaugeMetricFamily if counter.name in GAUGES else CounterMetricFamily
-            made = family(f"whippletree_{counter.name}", f"See Counters.{counter.name}", labels=["service"])
+            family = GaugeMetricFamily if "gauge" in counter.metadata else CounterMetricFamily
+            made = family(f"whippletree_{counter.name}", counter.metadata["words"], labels=["service"])
             made.add_metric([self._service], getattr(counters, counter.name))
             yield made

@@ -151,7 +151,7 @@ async def test_an_outage_costs_neither_messages_nor_attempts_nor_a_hot_loop(
             await send(db, *messages)
             await until(lambda: relay.outage.probes >= 3)
             assert relay.wants() == {Queue.OUTBOX: 0}
-            assert relay.published == 0
+            assert relay.counters.outbox_published == 0
             rows = await db.fetch("SELECT attempts, error, instance_id FROM wh_outbox")
             assert [tuple(row) for row in rows] == [(0, None, None)] * len(messages)
         async with bus.receiving():
@@ -225,7 +225,7 @@ async def test_a_relay_that_is_stopped_gives_back_what_it_has_not_published(
         await until(lambda: relay.outage.ongoing)
     rows = await db.fetch("SELECT attempts, instance_id FROM wh_outbox")
     if bus.address:
-        assert relay.published == 0
+        assert relay.counters.outbox_published == 0
     assert all(tuple(row) == (0, None) for row in rows)
 
 

@@ -199,7 +199,7 @@ async def test_one_instance_receives_and_another_stands_by(
         rows = await until_there_are(db, 200)
         assert first is not None
     assert streams_of(rows) == {stream: [message.message_id for message in messages]}
-    assert min(first.counts["stored"], second.counts["stored"]) == 0, "one of them stood by"
+    assert min(first.counters.deliveries_stored, second.counters.deliveries_stored) == 0, "one of them stood by"
 
 
 async def test_a_standby_takes_over_in_order(

@@ -99,7 +99,10 @@ async def test_a_row_that_the_database_refuses_fails_its_stream_alone_and_tells_
     assert await rows.find(customer="Bob") == [Summary("Bob", 5)]
     (done, failed) = await checkpoints(db)
     assert done[0] == "Completed"
-    assert failed[2] == ("its row cannot be written: CheckViolationError (23514: wh_rows_order_summary_g1, no_eve)")
+    assert failed[2] == (
+        "its row cannot be written: CheckViolationError: SQLSTATE 23514, table wh_rows_order_summary_g1, "
+        "constraint no_eve"
+    )
 
 
 async def test_started_and_idle_are_told_once_each(shop: Shop) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -89,6 +92,23 @@ async def test_sigterm_finishes_gives_back_and_deregisters(tmp_path: Path, dsn: 
         assert await instance.wait() == 0
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
     assert await db.fetchval("SELECT count(*) FROM wh_active_streams WHERE instance_id IS NULL AND attempts = 0") == 1
+
+
+async def test_the_log_can_be_json_and_metrics_can_be_scraped(tmp_path: Path, dsn: Dsn, db: asyncpg.Connection) -> None:
+    await db.execute(EFFECTS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with process(tmp_path, dsn.reveal(), "--log-format", "json", "--prometheus", str(port)) as instance:
+        await _joined(db, 1)
+        address = f"http://127.0.0.1:{port}/metrics"
+        with await asyncio.to_thread(urllib.request.urlopen, address, timeout=30) as answer:
+            assert b'whippletree_active_leases{service="shop"}' in answer.read()
+        instance.send_signal(signal.SIGTERM)
+        assert await instance.wait() == 0
+    written = [json.loads(line) for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
+    started = next(line for line in written if line["message"].startswith("shop runs as instance"))
+    assert started["instance_id"] in started["message"]
+    assert started["logger"] == "whippletree.service"
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path, dsn: Dsn, db: asyncpg.Connection) -> None:

@@ -1,21 +1,56 @@
-"""A trace follows a message from its publisher through every receptor; counters are there for whoever reads them."""
+"""A trace follows a message from its publisher to the last perspective; counters are there for whoever reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
 
 import whippletree as wt
-from tests.work.shop import Placed, Reserve, drained, new_app, running
+from tests.work.shop import Placed, Reserve, Reserved, drained, new_app, running, until
 from whippletree import telemetry
 from whippletree.settings import Dsn
+from whippletree.transports.in_process import InProcessTransport
+
+
+@dataclass(frozen=True)
+class Total:
+    reserved: int
+
+
+def total(row: Total | None, event: Reserved) -> Total:
+    return Total((row.reserved if row else 0) + 1)
+
+
+@dataclass(frozen=True)
+class Charge:
+    order: str
+
+
+@asynccontextmanager
+async def _in_process(_: Any, __: Any) -> AsyncIterator[InProcessTransport]:
+    yield InProcessTransport()
+
+
+def talking_to_itself(dsn: Dsn) -> wt.App:
+    """A service whose events go out, come in again, and are counted by a perspective."""
+    app = wt.App("shop", dsn=dsn.reveal())
+    app.event(stream="order", topic="orders")(Placed)
+    app.event(stream="order")(Reserved)
+    app.transport(_in_process, receives=["orders"])
+    app.perspective(total)
+    return app
 
 
 @pytest.fixture
@@ -51,7 +86,60 @@ async def test_a_trace_goes_on_in_whatever_a_message_causes(
     ours = caller.get_span_context().trace_id
     assert traces == [ours, ours]
     assert {span.context.trace_id for span in spans.get_finished_spans() if span.context} == {ours}
-    assert "receptors" in {span.name for span in spans.get_finished_spans()}
+    assert [span.name for span in spans.get_finished_spans()].count("receptors") == 2
+
+
+async def test_one_trace_leads_from_the_publisher_over_the_transport_to_the_perspective(
+    dsn: Dsn, db: asyncpg.Connection, spans: InMemorySpanExporter
+) -> None:
+    app = talking_to_itself(dsn)
+
+    @app.receptor
+    async def reserve(event: Placed) -> Reserved:
+        return Reserved(event.order)
+
+    async with running(app):
+        with telemetry._tracer.start_as_current_span("the caller's own") as caller:
+            await app.publish(Placed("order-1"))
+        await until(lambda: _applied(app, 2))
+        await drained(db)
+
+    ours = caller.get_span_context()
+    finished = [span for span in spans.get_finished_spans() if span.name != "the caller's own"]
+    assert {span.name for span in finished} == {"publish", "receive", "receptors", "perspectives"}
+    for span in finished:
+        assert _trace(span) == ours.trace_id
+        assert span.parent is not None
+        assert span.parent.span_id == ours.span_id
+
+
+async def _applied(app: wt.App, count: int) -> bool:
+    return [row.reserved for row in await app.rows(total).find()] == [count]
+
+
+async def test_the_span_of_a_batch_is_linked_with_the_traces_of_its_other_messages(spans: InMemorySpanExporter) -> None:
+    headers, traces = [], []
+    for _ in range(3):
+        with telemetry._tracer.start_as_current_span("a caller") as caller:
+            headers.append(f'{{"traceparent": "{telemetry.trace_headers()["traceparent"]}"}}')
+            traces.append(caller.get_span_context().trace_id)
+    spans.clear()
+    with telemetry.span("publish", [None, *headers, headers[0], "no json: traceparent"], messages=6):
+        pass
+    (span,) = spans.get_finished_spans()
+    assert _trace(span) == traces[0]
+    assert [link.context.trace_id for link in span.links] == traces[1:]
+
+
+def test_what_has_no_trace_has_no_span(spans: InMemorySpanExporter) -> None:
+    with telemetry.span("publish", [None, "{}"]), telemetry.following(None):
+        assert telemetry.trace_headers() == {}
+    assert spans.get_finished_spans() == ()
+
+
+def _trace(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.trace_id)
 
 
 async def test_counters_tell_what_was_done(dsn: Dsn, db: asyncpg.Connection) -> None:
@@ -75,6 +163,70 @@ async def test_counters_tell_what_was_done(dsn: Dsn, db: asyncpg.Connection) -> 
     assert counters.transactions_committed == 1
     assert counters.batches > 1
 
+
+async def test_every_stage_is_counted_for_opentelemetry_and_for_prometheus(
+    dsn: Dsn, db: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
     registry = CollectorRegistry()
-    telemetry.prometheus(lambda: counters, "shop", registry)
-    assert b'whippletree_inbox_completed_total{service="shop"} 9.0' in generate_latest(registry)
+    app = talking_to_itself(dsn)
+    app.command(stream="order", topic="nowhere")(Charge)
+
+    @app.receptor
+    async def reserve(event: Placed) -> Reserved | None:
+        return Reserved(event.order) if event.number == 0 else None
+
+    async with running(app) as service:
+        telemetry.prometheus(lambda: service.counters, "shop", registry)
+        await app.publish_all([Placed("order-1", 0), Placed("order-2", 1)])
+        await until(lambda: _applied(app, 2))
+        await drained(db)
+        await app.publish(Charge("order-3"))
+        await until(lambda: _true(service.counters.outbox_failed == 1))
+        await until(lambda: _true(service.counters.active_leases == 0 and service.counters.perspective_idle == 1))
+        exported = _exported(reader)
+        scraped = generate_latest(registry).decode()
+
+    expected = {
+        "outbox_stored": 3,
+        "outbox_published": 2,
+        "outbox_failed": 1,
+        "deliveries_stored": 2,
+        "deliveries_duplicate": 0,
+        "inbox_received": 2,
+        "inbox_completed": 2,
+        "inbox_failed": 0,
+        "perspective_failed": 0,
+        "active_leases": 0,
+        "stale_leases": 0,
+        "perspective_idle": 1,
+        "database_not_ready_checks": 0,
+    }
+    assert {name: exported[f"whippletree.{name}"] for name in expected} == expected
+    assert exported["whippletree.perspective_completed"] in (1, 2)
+    assert exported["whippletree.perspective_empty_polls"] >= 2
+    for name, value in expected.items():
+        kind = (
+            ""
+            if name in ("active_leases", "stale_leases", "perspective_idle", "database_not_ready_checks")
+            else "_total"
+        )
+        assert f'whippletree_{name}{kind}{{service="shop"}} {float(value)}' in scraped
+
+
+def _exported(reader: InMemoryMetricReader) -> dict[str, int]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: int(point.value)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if hasattr(point, "value")
+    }
+
+
+async def _true(value: bool) -> bool:
+    return value

@@ -6,6 +6,7 @@ back. Here is the one place that knows which lease a piece of work belongs to.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -142,6 +143,11 @@ class HeldWork:
             self._drop(run, run.messages)
         for run, version in reports.released.items():
             self._drop(run, [message for message in run.messages if message.version >= version])
+
+    def in_time(self, work: Work, life: float) -> bool:
+        """Whether a piece of work is in hand under a lease that lasts, by this process's own clock."""
+        run = self._runs.get((work.queue, work.message_id))
+        return run is not None and run.lease_token == work.lease_token and time.monotonic() - run.renewed_at < life
 
     def holds(self, work: Work) -> bool:
         """Whether a piece of work is still in hand, under the lease that it came with."""

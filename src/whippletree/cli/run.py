@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 )
 @click.option("--lease", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds of a lease.")
 @click.option(
+    "--longest-lease",
+    type=click.FloatRange(min=1),
+    default=3600,
+    show_default=True,
+    help="Seconds after which what hangs is left to another instance.",
+)
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--prometheus", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics to Prometheus there.")
 def run(
     application: str,
     concurrency: int,
@@ -35,7 +44,10 @@ def run(
     kinds: tuple[str, ...],
     grace: float,
     lease: float,
+    longest_lease: float,
     log_level: str,
+    log_format: str,
+    prometheus: int | None,
 ) -> None:
     """Run an instance of the service MODULE:APP. Start as many as you like, on as many machines as you like.
 
@@ -45,20 +57,40 @@ def run(
     import logging
 
     from whippletree.claim.coordinator import CoordinatorSettings
+    from whippletree.cli.json_log import JsonFormatter
     from whippletree.service import KINDS, Service, ServiceSettings
+    from whippletree.work.loop import LoopSettings
     from whippletree.work.settings import ReceptorSettings
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if log_format == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonFormatter())
     settings = ServiceSettings(
         kinds=kinds or KINDS,
         pool_size=transactions + 4,
         grace=grace,
         receptors=ReceptorSettings(concurrency=concurrency, transactions=transactions),
         coordinator=CoordinatorSettings(lease_seconds=lease),
+        loop=LoopSettings(longest_lease=longest_lease),
     )
-    app = load(application)
+    service = Service(load(application), settings)
+    if prometheus is not None:
+        _serve_metrics(service, prometheus)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(Service(app, settings)))
+        runner.run(_run(service))
+
+
+def _serve_metrics(service: Service, port: int) -> None:
+    from whippletree import telemetry
+    from whippletree.errors import InvalidSetting
+
+    try:
+        from prometheus_client import REGISTRY, start_http_server
+    except ImportError:
+        raise InvalidSetting("--prometheus needs prometheus_client; install whippletree[prometheus]") from None
+    telemetry.prometheus(lambda: service.counters, service.app.name, REGISTRY)
+    start_http_server(port)
 
 
 async def _run(service: Service) -> None:

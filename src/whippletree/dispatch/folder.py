@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from whippletree.dispatch.context import idempotency_key
-from whippletree.dispatch.fault import describe
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folding import EventRow, Folded, fold
 from whippletree.dispatch.invoke import Providers, Surroundings
 from whippletree.dispatch.perspective import EventDecoder, Perspective
@@ -92,6 +92,7 @@ class PerspectiveFolder:
         for event in events:
             by_place.setdefault(event[0], []).append(EventRow(*event))
         for place, stored in by_place.items():
+            folded[place - 1].headers = stored[0].metadata
             fold(perspective, self._decoders[perspective.name], folded[place - 1], rows.get(place), stored)
 
     async def write(self, folded: Sequence[Folded], connection: Connection) -> list[Folded]:
@@ -132,7 +133,7 @@ class PerspectiveFolder:
                 if connection.is_closed():
                     raise
                 await savepoint.rollback()
-                one.fail(reached, f"event {reached}: {describe(error)}")
+                one.fail(reached, f"event {reached}: {error_text(error)}")
                 one.events = [event for event in one.events if event[0] < reached]
             else:
                 await savepoint.commit()

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from whippletree.dispatch.context import Context
-from whippletree.dispatch.fault import describe
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.perspective import EventDecoder, Perspective
 from whippletree.errors import InvalidMessage, UnknownName
 from whippletree.message.envelope import PerspectiveWork
@@ -53,6 +53,8 @@ class Folded:
     """Whether there is a row to write, or to remove."""
     events: list[tuple[int, Any, Context]] = field(default_factory=list)
     """For a hand-written perspective: the events, to be run in the transaction that commits them."""
+    headers: str | None = None
+    """The metadata of its first event, which names the trace to follow."""
     failed: str | None = None
     verdict: Verdict = Verdict.RETRY
 
@@ -120,7 +122,7 @@ def _fold(
         row = None if text is None else perspective.decode_row(text)  # type: ignore[misc]  # it has rows
     except (msgspec.MsgspecError, ValueError) as error:
         folded.fail(
-            folded.after + 1, f"its row cannot be read, rebuild the perspective: {describe(error)}", Verdict.PARK
+            folded.after + 1, f"its row cannot be read, rebuild the perspective: {error_text(error)}", Verdict.PARK
         )
         return
     called = False
@@ -174,4 +176,4 @@ def _context(work: PerspectiveWork, stored: EventRow) -> Context:
 
 
 def _at(stored: EventRow, error: Exception) -> str:
-    return f"event {stored.version} ({stored.event_type}): {describe(error)}"
+    return f"event {stored.version} ({stored.event_type}): {error_text(error)}"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.dispatch.fault import describe
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.folding import Folded
 from whippletree.errors import StoreError, StoreUnavailable
@@ -73,7 +73,7 @@ class PerspectiveRunner:
         except asyncpg.PostgresError as error:
             _require_answer(error)
             one.changed, one.events, one.row = False, [], None
-            one.fail(one.after + 1, f"its row cannot be written: {describe(error)}")
+            one.fail(one.after + 1, f"its row cannot be written: {error_text(error)}")
             return await self._commit_once([one])
 
     async def _commit_once(self, folded: Sequence[Folded]) -> list[Folded]:

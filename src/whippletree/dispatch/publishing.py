@@ -21,6 +21,7 @@ from whippletree.store.callers_connection import AsyncConnection, SyncConnection
 from whippletree.store.database import translated
 from whippletree.store.publishing import NewMessages
 from whippletree.store.transaction import Connection
+from whippletree.telemetry import Counters
 
 _INLINE = (
     "an inline perspective is folded on the connection that publishes, which has to be one of asyncpg; publish on such "
@@ -36,6 +37,7 @@ class Publishing:
         self._load_settings = settings
         self._blocking = blocking
         self._connections: asyncpg.Pool[asyncpg.Record] | None = None
+        self._counters = Counters()
 
     @property
     def settings(self) -> Settings:
@@ -109,13 +111,14 @@ class Publishing:
         return self._blocking.run(lambda pool: self._cancel_alone(key, pool))
 
     @contextmanager
-    def using(self, connections: asyncpg.Pool[asyncpg.Record]) -> Iterator[None]:
-        """Publish on these connections where `on` is not given."""
-        before, self._connections = self._connections, connections
+    def using(self, connections: asyncpg.Pool[asyncpg.Record], counters: Counters | None = None) -> Iterator[None]:
+        """Publish on these connections where `on` is not given, and count there what is published."""
+        before = self._connections, self._counters
+        self._connections, self._counters = connections, counters or self._counters
         try:
             yield
         finally:
-            self._connections = before
+            self._connections, self._counters = before
 
     def close(self) -> None:
         """Close what calls without await have opened."""
@@ -140,13 +143,16 @@ class Publishing:
 
     async def _send(self, new: NewMessages, on: AsyncConnection | None) -> Sequence[int]:
         if on is None:
-            return await self._send_alone(new, self._own_connections())
-        if new.events and (inline := self.router.inline()):
+            versions = await self._send_alone(new, self._own_connections())
+        elif new.events and (inline := self.router.inline()):
             connection = asyncpg_connection(on)
             if connection is None:
                 raise UsageError(_INLINE)
-            return await self._send_inline(new, connection, inline)
-        return await publishing.publish(new, on=on, schema=self.settings.schema)
+            versions = await self._send_inline(new, connection, inline)
+        else:
+            versions = await publishing.publish(new, on=on, schema=self.settings.schema)
+        self._counters.outbox_stored += len(new.outbox)
+        return versions
 
     async def _send_inline(self, new: NewMessages, connection: Connection, inline: InlinePerspectives) -> Sequence[int]:
         # A savepoint inside of a transaction; on a connection that commits by itself, a transaction.
@@ -159,8 +165,11 @@ class Publishing:
         if on is not None:
             if new.events and self.router.inline():
                 raise UsageError(_INLINE)
-            return publishing.publish_sync(new, on=on, schema=self.settings.schema)
-        return self._blocking.run(lambda pool: self._send_alone(new, pool))
+            versions = publishing.publish_sync(new, on=on, schema=self.settings.schema)
+        else:
+            versions = self._blocking.run(lambda pool: self._send_alone(new, pool))
+        self._counters.outbox_stored += len(new.outbox)
+        return versions
 
     async def _send_alone(self, new: NewMessages, pool: asyncpg.Pool[asyncpg.Record]) -> Sequence[int]:
         with translated():

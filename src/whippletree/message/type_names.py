@@ -242,7 +242,7 @@ def _is_pydantic(python_type: type) -> bool:
     return callable(getattr(python_type, "model_validate_json", None))
 
 
-def without_contents(error: Exception) -> str:
+def without_contents(error: BaseException) -> str:
     """Pydantic's errors quote the input, which may be secret; those of msgspec name only types and places."""
     if isinstance(error, msgspec.MsgspecError):
         return str(error)

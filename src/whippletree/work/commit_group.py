@@ -17,8 +17,8 @@ from concurrent.futures import Executor
 import asyncpg
 
 from whippletree.claim.coordinator import HandedIn, WorkCoordinator
-from whippletree.complete.error_text import sqlstate
 from whippletree.complete.retry import Next, decide
+from whippletree.dispatch.error_text import sqlstate
 from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled, Work, headers_of
 from whippletree.dispatch.receptor import Receptor
 from whippletree.dispatch.routing import Origin, Router
@@ -29,7 +29,8 @@ from whippletree.store.database import lent
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
-from whippletree.telemetry import Counters, following
+from whippletree.telemetry import Counters, following, span
+from whippletree.work import log
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
 
@@ -85,9 +86,10 @@ class CommitGroups:
                 attempt = Attempt(savepoints=self._careful > 0 or limit == 1)
                 transaction = connection.transaction(isolation="read_committed")
                 try:
-                    await transaction.start()
-                    await self._handle(live, connection, attempt, limit)
-                    handed_in = await self._end(attempt, connection)
+                    with span("receptors", map(_headers, live), streams=len(live)):
+                        await transaction.start()
+                        await self._handle(live, connection, attempt, limit)
+                        handed_in = await self._end(attempt, connection)
                 except BaseException as error:
                     if not connection.is_closed():
                         await transaction.rollback()
@@ -101,7 +103,7 @@ class CommitGroups:
                 if handed_in.rejected:
                     await transaction.rollback()
                     handed_in.forget()
-                    _mark_lost(live, handed_in)
+                    self._mark_lost(live, handed_in)
                     continue
                 await self._commit(transaction, connection, attempt)
                 return
@@ -127,6 +129,7 @@ class CommitGroups:
                 raise ConnectionLost(attempt) from error
             raise CannotCommit from error
         self._counters.transactions_committed += 1
+        self._counters.outbox_stored += len(attempt.new.outbox)
         write_down(attempt)
 
     async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
@@ -227,6 +230,14 @@ class CommitGroups:
                 raise CallFailed(receptor, error) from error
         return new
 
+    def _mark_lost(self, lanes: Sequence[Lane], handed_in: HandedIn) -> None:
+        refused = {rejection.message_id for rejection in handed_in.rejected}
+        for lane in lanes:
+            if not lane.lost and lane.holds(refused):
+                lane.lost = True
+                self._counters.leases_lost += 1
+                log.lease_lost(lane.queue, lane.stream_id)
+
     async def _end(self, attempt: Attempt, connection: Connection) -> HandedIn:
         try:
             versions = await publishing.publish(attempt.new, on=connection, schema=self._schema)
@@ -250,7 +261,6 @@ class ConnectionLost(Exception):
         self.attempt = attempt
 
 
-def _mark_lost(lanes: Sequence[Lane], handed_in: HandedIn) -> None:
-    refused = {rejection.message_id for rejection in handed_in.rejected}
-    for lane in lanes:
-        lane.lost = lane.lost or lane.holds(refused)
+def _headers(lane: Lane) -> str | None:
+    """Those of what a lane has in front of it."""
+    return headers_of(lane.handled.work if lane.handled else lane.work[0])

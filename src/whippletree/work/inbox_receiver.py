@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 import asyncpg
@@ -20,6 +19,7 @@ from whippletree.message.envelope import InboxMessage
 from whippletree.store.database import translated
 from whippletree.store.deliveries import Poison, Received, read, receive, unstorable
 from whippletree.store.inbox import StoreOutcome
+from whippletree.telemetry import Counters, span
 from whippletree.work.outage import BackOff
 
 _log = logging.getLogger("whippletree.receiver")
@@ -39,9 +39,9 @@ class InboxReceiver:
         batch_size: int = 500,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         back_off: BackOff | None = None,
+        counters: Counters | None = None,
     ) -> None:
-        self.counts: Counter[str] = Counter()
-        """How many were stored, duplicate, conflict, and parked because they cannot be stored."""
+        self.counters = counters or Counters()
         self._transport = transport
         self._connections = connections
         self._topics = topics
@@ -70,6 +70,11 @@ class InboxReceiver:
 
     async def _store_until_stored(self, deliveries: Sequence[Delivery]) -> None:
         received = [read(one.topic, one.body, max_payload_bytes=self._max_payload_bytes) for one in deliveries]
+        headers = (one.headers for one in received if isinstance(one, InboxMessage))
+        with span("receive", headers, group=self._group, messages=len(received)):
+            await self._keep_storing(deliveries, received)
+
+    async def _keep_storing(self, deliveries: Sequence[Delivery], received: Sequence[Received]) -> None:
         tries = 0
         while True:
             try:
@@ -108,10 +113,13 @@ class InboxReceiver:
         self._count(received, outcomes)
 
     def _count(self, received: Sequence[Received], outcomes: Sequence[StoreOutcome]) -> None:
-        self.counts.update(map(str, outcomes))
         poison = [one for one in received if isinstance(one, Poison)]
-        self.counts["parked"] += len(poison)
+        conflicts = outcomes.count(StoreOutcome.CONFLICT)
+        self.counters.deliveries_stored += outcomes.count(StoreOutcome.STORED)
+        self.counters.deliveries_duplicate += outcomes.count(StoreOutcome.DUPLICATE)
+        self.counters.deliveries_conflict += conflicts
+        self.counters.deliveries_parked += len(poison)
         for one in poison:
             _log.error("a delivery on topic %r is kept as dead letter %s: %s", one.topic, one.identity, one.error)
-        if conflicts := outcomes.count(StoreOutcome.CONFLICT):
+        if conflicts:
             _log.error("%d deliveries have ids that were accepted before with another body", conflicts)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from uuid import UUID
 
-from whippletree.complete.error_text import error_text
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.handling import Work
 from whippletree.dispatch.receptor import Receptor
 from whippletree.message.envelope import ClaimedMessage, Queue
@@ -86,6 +87,20 @@ class Lane:
         return any(piece.message_id in message_ids for piece in pieces) or any(
             outcome.message_id in message_ids for outcome in self.done
         )
+
+    def in_time(self, coordinator: WorkCoordinator) -> bool:
+        """Whether the next message may be begun outside of a transaction, where nobody else checks the lease."""
+        life = coordinator.settings.lease_seconds
+        # Nearly every lane is young, and the first question is the quick one.
+        return time.monotonic() - self.taken_at < life / 2 or coordinator.held.in_time(self.work[0], life)
+
+    def take_back(self) -> Receptor | None:
+        """What waits for its commit is to be handled again; whose it was."""
+        if self.handled is None:
+            return None
+        handled, self.handled = self.handled, None
+        self.work.appendleft(handled.work)
+        return handled.receptor
 
     def give_back(self) -> None:
         """Release what is left, untried."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from whippletree.complete.error_text import error_text
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.handling import Work
 
 _log = logging.getLogger("whippletree.receptors")

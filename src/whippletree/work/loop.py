@@ -60,6 +60,8 @@ class WorkLoop:
         self.coordinator = coordinator
         self.settings = settings or LoopSettings()
         self.turns = 0
+        self.not_ready = 0
+        """Calls in a row that did not come about, because the database was not ready."""
         self._workers = list(workers)
         self._wake = wake
         self._ready = ready
@@ -92,6 +94,7 @@ class WorkLoop:
         """One call; None when it did not come about, after a pause."""
         self._stir.clear()
         if not self._reached and self._ready is not None and not await self._ready():
+            self.not_ready += 1
             await self._sleep(self.settings.polling_interval)
             return None
         # Taken before the call: what ends meanwhile goes with the next one.
@@ -111,6 +114,7 @@ class WorkLoop:
             await self._back_off(error)
             return None
         self.turns += 1
+        self.not_ready = 0
         self._reached = True
         self._pause = self.settings.first_pause
         self._tell(batch.rejected)
@@ -179,6 +183,7 @@ class WorkLoop:
 
     async def _back_off(self, error: StoreError) -> None:
         self._reached = False
+        self.not_ready += 1
         _log.warning("no work batch, trying again in %.2f seconds at most: %s", self._pause, error)
         pause = random.uniform(self._pause / 2, self._pause)  # noqa: S311 - jitter
         self._pause = min(2 * self._pause, self.settings.longest_pause)

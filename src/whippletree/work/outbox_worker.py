@@ -13,15 +13,23 @@ from whippletree.dispatch.publisher import publish
 from whippletree.dispatch.transport import Transport
 from whippletree.message.envelope import ClaimedMessage, Queue
 from whippletree.message.ids import MessageId
-from whippletree.message.outcome import MessageRelease, Outcome, Rejection
+from whippletree.message.outcome import MessageFailure, MessageRelease, Outcome, Rejection
+from whippletree.telemetry import Counters, span
 from whippletree.work.outage import BackOff, Outage
 
 
 class OutboxWorker:
     """Publishes over one transport, several batches at once; a stream is in one of them."""
 
-    def __init__(self, transport: Transport, *, capacity: int = 1000, back_off: BackOff | None = None) -> None:
-        self.published = 0
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        capacity: int = 1000,
+        back_off: BackOff | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.counters = counters or Counters()
         self.outage = Outage(transport, self._tell, back_off or BackOff())
         self._transport = transport
         self._capacity = capacity
@@ -68,8 +76,11 @@ class OutboxWorker:
                 await asyncio.wait(late)
 
     async def _publish(self, held: dict[MessageId, ClaimedMessage]) -> None:
-        publication = await publish(self._transport, list(held.values()))
-        self.published += publication.published
+        messages = list(held.values())
+        with span("publish", (message.headers for message in messages), messages=len(messages)):
+            publication = await publish(self._transport, messages)
+        self.counters.outbox_published += publication.published
+        self.counters.outbox_failed += sum(isinstance(each, MessageFailure) for each in publication.outcomes)
         self._ended += [outcome for outcome in publication.outcomes if outcome.message_id in held]
         held.clear()
         if publication.published:

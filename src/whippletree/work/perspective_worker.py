@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from whippletree.claim.batch import WorkBatch
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.wake import WakeListener
 from whippletree.complete.strategy import BatchedCompletionStrategy, CompletionStrategy, PerspectiveOutcome
-from whippletree.dispatch.fault import describe
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folding import Folded
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.errors import StoreError
@@ -30,9 +31,12 @@ from whippletree.message.outcome import (
     PerspectiveCheckpointFailure,
     Rejection,
 )
+from whippletree.telemetry import Counters, span
+from whippletree.work.callbacks import call_all
 from whippletree.work.loop import LoopSettings, WorkLoop
 from whippletree.work.perspective_options import PerspectiveWorkerOptions
 from whippletree.work.readiness import DatabaseReadiness
+from whippletree.work.unworked import name_the_unworked
 
 _log = logging.getLogger("whippletree.perspectives")
 
@@ -57,6 +61,7 @@ class PerspectiveWorker:
         *,
         completion_strategy: CompletionStrategy | None = None,
         readiness: DatabaseReadiness | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.options = options or PerspectiveWorkerOptions()
         self.on_work_processing_started: list[Callable[[], None]] = []
@@ -66,6 +71,7 @@ class PerspectiveWorker:
         self.is_idle = True
         self.consecutive_empty_polls = 0
         self.consecutive_database_not_ready_checks = 0
+        self._counters = counters or Counters()
         self._runner = runner
         self._coordinator = coordinator
         self._strategy = completion_strategy or BatchedCompletionStrategy()
@@ -122,13 +128,15 @@ class PerspectiveWorker:
     def take(self, batch: WorkBatch) -> None:
         if self._look_round is None:
             # Now that this instance is known to the others, with what it works.
-            self._look_round = asyncio.create_task(self._name_the_missing(), name="whippletree missing perspectives")
+            looking = name_the_unworked(self._runner)
+            self._look_round = asyncio.create_task(looking, name="whippletree missing perspectives")
         mine = [work for work in batch.claimed_perspective_work if worked_as(work.queue) in self._in_hand]
         if mine:
             self.consecutive_empty_polls = 0
             if self.is_idle:
                 self.is_idle = False
-                _call(self.on_work_processing_started)
+                call_all(self.on_work_processing_started)
+            self._counters.perspective_received += len(mine)
             for work in mine:
                 self._in_hand[worked_as(work.queue)] += 1
             self._waiting.extend(mine)
@@ -138,7 +146,9 @@ class PerspectiveWorker:
             self.consecutive_empty_polls += 1
             if not self.is_idle and self.consecutive_empty_polls >= self.options.idle_threshold_polls:
                 self.is_idle = True
-                _call(self.on_work_processing_idle)
+                call_all(self.on_work_processing_idle)
+        self._counters.perspective_empty_polls = self.consecutive_empty_polls
+        self._counters.perspective_idle = int(self.is_idle)
 
     def outcomes(self) -> Sequence[Outcome]:
         outcomes, self._outcomes = self._outcomes, []
@@ -189,7 +199,7 @@ class PerspectiveWorker:
             except Exception as error:
                 name = chunk[0].perspective_name
                 _log.exception("Error processing perspective checkpoints: %s, %s streams", name, len(chunk))
-                self._give_up(describe(error))
+                self._give_up(error_text(error))
             pause = _PAUSE
             self._changed()
 
@@ -211,8 +221,15 @@ class PerspectiveWorker:
         return chunk
 
     async def _process(self, chunk: Sequence[PerspectiveWork]) -> None:
+        began = time.time_ns()
         folded = await self._runner.fold(chunk, self.options.perspective_batch_size)
         self._folded = {_key(one.work): one for one in folded}
+        headers = (one.headers for one in folded)
+        # Which traces to follow is known only now.
+        with span("perspectives", headers, since=began, perspective=chunk[0].perspective_name, streams=len(chunk)):
+            await self._report(folded)
+
+    async def _report(self, folded: Sequence[Folded]) -> None:
         for one in folded:
             if one.failed is not None:
                 _log.error(
@@ -247,6 +264,8 @@ class PerspectiveWorker:
                 # Its lease is gone, or its rows were swapped and it is to be folded again.
                 again = self._holds(work)
             else:
+                self._counters.perspective_completed += one.failed is None
+                self._counters.perspective_failed += one.failed is not None
                 again = one.failed is None and one.through < work.version
                 work = msgspec.structs.replace(work, checkpoint=one.through)
             if again:
@@ -260,24 +279,12 @@ class PerspectiveWorker:
 
     def _give_up(self, error: str) -> None:
         left = list(self._unfinished.values())
+        self._counters.perspective_failed += len(left)
         self._outcomes += [
             PerspectiveCheckpointFailure(work.stream_id, work.perspective_name, error, lease_token=work.lease_token)
             for work in left
         ]
         self._let_go(left)
-
-    async def _name_the_missing(self) -> None:
-        try:
-            missing = await self._runner.unworked()
-        except StoreError as error:
-            _log.debug("not known which perspectives nobody runs: %s", error)
-            return
-        for name in missing:
-            _log.warning(
-                "No perspective runner found for perspective %s: its streams wait. Start a program that has it, or "
-                "remove it from wh_perspective_mappings",
-                name,
-            )
 
     def _holds(self, work: PerspectiveWork) -> bool:
         return self._coordinator.held.holds(work)
@@ -285,14 +292,6 @@ class PerspectiveWorker:
     def _let_go(self, gone: Iterable[PerspectiveWork]) -> None:
         for work in gone:
             self._in_hand[worked_as(work.queue)] -= 1
-
-
-def _call(callbacks: Iterable[Callable[[], None]]) -> None:
-    for callback in callbacks:
-        try:
-            callback()
-        except Exception:
-            _log.exception("a callback of the perspective worker raised")
 
 
 def _key(work: PerspectiveWork) -> _Key:

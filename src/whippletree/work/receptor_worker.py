@@ -18,8 +18,8 @@ import asyncpg
 
 from whippletree.claim.batch import WorkBatch
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.complete.error_text import error_text, sqlstate
 from whippletree.complete.retry import Next, decide
+from whippletree.dispatch.error_text import error_text, sqlstate
 from whippletree.dispatch.handling import CallFailed, Handling, Unhandled, headers_of
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
@@ -141,7 +141,8 @@ class ReceptorWorker:
         if lane.lost or (lane.handled is None and not lane.work):
             self._put_away(lane)
         elif lane.handled is None and not self._handling.transactional(lane.work[0]):
-            self._callers.put_nowait(lane)
+            # What waits is resumed once its lease has been renewed.
+            (self._callers.put_nowait if lane.in_time(self._coordinator) else self._unsettled.append)(lane)
         elif lane.reported is not None and self._coordinator.held.unsettled(lane.queue, lane.reported):
             # A commit would overtake the report of what came before in this stream.
             self._unsettled.append(lane)
@@ -189,7 +190,7 @@ class ReceptorWorker:
             lane.task = task
             self._calling.add(lane)
             try:
-                with span("receptors", headers_of(lane.work[0]), queue=lane.queue, messages=len(lane.work)):
+                with span("receptors", map(headers_of, lane.work), queue=lane.queue, messages=len(lane.work)):
                     await self._call(lane)
             except asyncio.CancelledError:
                 if not lane.lost:
@@ -202,7 +203,7 @@ class ReceptorWorker:
 
     async def _call(self, lane: Lane) -> None:
         """Handle messages while none of them needs a transaction."""
-        while lane.work and not lane.lost and not self._stopping:
+        while lane.work and not lane.lost and not self._stopping and lane.in_time(self._coordinator):
             work = lane.work[0]
             try:
                 found = self._handling.find(work)
@@ -290,11 +291,5 @@ class ReceptorWorker:
                 error = fault.__cause__
                 if error is None or sqlstate(error) not in ("40001", "40P01"):
                     break
-        work = lane.handled.work if lane.handled else lane.work[0]
-        if lane.handled is not None:
-            receptor = lane.handled.receptor
-            lane.handled = None
-            lane.work.appendleft(work)
-        else:
-            receptor = self._handling.find(work).receptors[0]
+        receptor = lane.take_back() or self._handling.find(lane.work[0]).receptors[0]
         self._judge(lane, CallFailed(receptor, error if isinstance(error, Exception) else RuntimeError("no commit")))

@@ -1,5 +1,6 @@
 -- The events that a perspective has before it in each of the given streams, after a version and up to another. Events of
--- other types are left out. With p_context also what stands around each event, which few perspectives ask for.
+-- other types are left out. With p_context also what stands around each event, which few perspectives ask for; the
+-- metadata, which names the trace to follow, always.
 CREATE OR REPLACE FUNCTION read_perspective_events(
   p_queue text, p_stream_ids uuid[], p_after bigint[], p_through bigint[], p_context boolean)
 RETURNS TABLE (
@@ -23,7 +24,7 @@ BEGIN
     ORDER BY r.place, e.version;
   ELSE
     RETURN QUERY
-    SELECT r.place::integer, e.version, e.event_type, e.shape, e.payload, NULL::uuid, NULL::json, NULL::uuid,
+    SELECT r.place::integer, e.version, e.event_type, e.shape, e.payload, NULL::uuid, e.metadata, NULL::uuid,
       NULL::uuid, NULL::timestamptz
     FROM unnest(p_stream_ids, p_after, p_through) WITH ORDINALITY AS r(stream_id, after, through, place)
     JOIN wh_event_store e ON e.stream_id = r.stream_id AND e.version > r.after AND e.version <= r.through

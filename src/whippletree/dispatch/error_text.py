@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncpg
 
+from whippletree.errors import Error
+from whippletree.message.type_names import without_contents
+
 _LONGEST = 2_000
 _NAMES = ("table_name", "column_name", "constraint_name")
 
@@ -17,10 +20,10 @@ def error_text(error: BaseException) -> str:
     name = type(error).__name__
     if (database_error := _of_database(error)) is not None:
         return f"{name}: {_named(database_error)}"
-    if callable(errors := getattr(error, "errors", None)) and hasattr(error, "error_count"):
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in errors(include_url=False))
-        return f"{name}: {faults}"[:_LONGEST]
-    text = str(error)
+    if isinstance(error, Error):
+        return str(error)[:_LONGEST]
+    validation = isinstance(error, ValueError) and hasattr(error, "error_count")
+    text = without_contents(error) if validation else str(error)
     return f"{name}: {text}"[:_LONGEST] if text else name
 
 
@@ -36,11 +39,8 @@ def _of_database(error: BaseException | None) -> BaseException | None:
         return None
     if isinstance(error, asyncpg.PostgresError) or _state(error) is not None:
         return error
-    inner = getattr(error, "orig", None)
-    if isinstance(inner, BaseException):
-        return _of_database(inner) or error
-    if type(error).__module__.startswith("django.db"):
-        return _of_database(error.__cause__) or error
+    if type(error).__module__.startswith(("sqlalchemy", "django.db", "psycopg")):
+        return _of_database(getattr(error, "orig", None) or error.__cause__) or error
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy
 
 from tests.store.callers import calling
-from whippletree.complete.error_text import error_text, sqlstate
+from whippletree.dispatch.error_text import error_text, sqlstate
 from whippletree.settings import Dsn
 
 
