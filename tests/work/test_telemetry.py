@@ -164,6 +164,22 @@ async def test_counters_tell_what_was_done(dsn: Dsn, db: asyncpg.Connection) -> 
     assert counters.batches > 1
 
 
+async def test_a_receptor_that_fails_in_its_transaction_is_counted_and_logged(
+    dsn: Dsn, db: asyncpg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = new_app(dsn)
+
+    @app.receptor(retry=wt.Retry(attempts=1))
+    async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+        raise ValueError("no")
+
+    async with running(app) as service:
+        await app.publish(Reserve("order-1"))
+        await drained(db)
+    assert service.counters.inbox_failed == 1
+    assert "receptor reserve failed" in caplog.text
+
+
 async def test_every_stage_is_counted_for_opentelemetry_and_for_prometheus(
     dsn: Dsn, db: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

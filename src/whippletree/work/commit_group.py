@@ -23,6 +23,7 @@ from whippletree.dispatch.handling import CallFailed, Found, Handling, Unhandled
 from whippletree.dispatch.receptor import Receptor
 from whippletree.dispatch.routing import Origin, Router
 from whippletree.errors import Error
+from whippletree.message.envelope import Queue
 from whippletree.message.outcome import Verdict
 from whippletree.store import publishing
 from whippletree.store.database import lent
@@ -130,6 +131,9 @@ class CommitGroups:
             raise CannotCommit from error
         self._counters.transactions_committed += 1
         self._counters.outbox_stored += len(attempt.new.outbox)
+        stopped = [progress.lane.queue == Queue.INBOX for progress in attempt.progress if progress.stopped]
+        self._counters.inbox_failed += sum(stopped)
+        self._counters.receptor_failed += len(stopped) - sum(stopped)
         write_down(attempt)
 
     async def _handle(self, lanes: Sequence[Lane], connection: Connection, attempt: Attempt, limit: int) -> None:
@@ -207,6 +211,7 @@ class CommitGroups:
     ) -> None:
         receptor = failed.receptor
         decision = decide(receptor.retry, receptor.on_poison, failed.error, work.attempts)
+        log.receptor_failed(receptor.name, work, failed.error, decision.next.name.lower())
         if decision.next is Next.SKIP:
             text = str(failure(work, failed.error).error)
             await self._give_up(work, text, connection)
