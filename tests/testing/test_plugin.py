@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -80,5 +81,5 @@ def test_every_test_has_a_real_database(tmp_path: Path, server: str, processes: 
         timeout=300,
     )
     assert "3 passed" in done.stdout, done.stdout + done.stderr
-    assert not list(place.iterdir()), "the server's directory is gone"
-    place.rmdir()
+    assert not list(place.glob("whippletree-test-*")), "the server's directory is gone"
+    shutil.rmtree(place)

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whippletree.testing.crashes import CrashReport, survives_crashes
     from whippletree.testing.database import Database
     from whippletree.testing.draining import NotDrained, drained
     from whippletree.testing.perspective import perspective
@@ -13,14 +14,16 @@ if TYPE_CHECKING:
 
 # Imported when first used: pytest loads the plugin beside this in every run, whether a test wants it or not.
 _HOMES = {
+    "CrashReport": "whippletree.testing.crashes",
     "Database": "whippletree.testing.database",
     "NotDrained": "whippletree.testing.draining",
     "drained": "whippletree.testing.draining",
     "perspective": "whippletree.testing.perspective",
     "receptor": "whippletree.testing.receptor",
+    "survives_crashes": "whippletree.testing.crashes",
 }
 
-__all__ = ["Database", "NotDrained", "drained", "perspective", "receptor"]
+__all__ = ["CrashReport", "Database", "NotDrained", "drained", "perspective", "receptor", "survives_crashes"]
 
 
 def __getattr__(name: str) -> Any:

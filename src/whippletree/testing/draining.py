@@ -109,6 +109,16 @@ class Drain:
 
     async def run(self) -> None:
         """Work until nothing is left. Raises `NotDrained`."""
+        done = await self.work()
+        await self.coordinator.leave()
+        sentences = await self._failures()
+        if not done:
+            sentences += [row[0] for queue in await self._ready() for row in await self._ask("why", queue)]
+        if sentences:
+            raise NotDrained("\n".join(sentences))
+
+    async def work(self) -> bool:
+        """Take turns until nothing is left; False when what is left cannot be had."""
         fruitless = 0
         while fruitless < _FRUITLESS:
             self._stir.clear()
@@ -122,15 +132,10 @@ class Drain:
             elif any((run.queue, run.stream_id) not in self._kept for run in self.coordinator.held.runs()):
                 await self._stir.wait()
             elif not await self._ready():
-                break
+                return True
             else:
                 fruitless += 1
-        await self.coordinator.leave()
-        sentences = await self._failures()
-        if fruitless == _FRUITLESS:
-            sentences += [row[0] for queue in await self._ready() for row in await self._ask("why", queue)]
-        if sentences:
-            raise NotDrained("\n".join(sentences))
+        return False
 
     def _outcomes(self) -> list[Outcome]:
         return [outcome for worker in self.workers for outcome in worker.outcomes()]
