@@ -158,22 +158,22 @@ class _Crash:
 
     def connection_class(self) -> type[asyncpg.Connection]:
         """Connections that may be struck around the statement that ends the message."""
-        crash = self
+        crash, connection = self, asyncpg.Connection
 
         class Struck(asyncpg.Connection):  # type: ignore[misc]  # its class is made by a C extension's side
             async def execute(self, query: str, *arguments: Any, **options: Any) -> str:
-                return str(await crash.around(query, super().execute(query, *arguments, **options)))
+                return str(await crash.around(query, lambda: connection.execute(self, query, *arguments, **options)))
 
             async def fetch(self, query: str, *arguments: Any, **options: Any) -> Any:
-                return await crash.around(query, super().fetch(query, *arguments, **options))
+                return await crash.around(query, lambda: connection.fetch(self, query, *arguments, **options))
 
         return Struck
 
-    async def around(self, query: str, statement: Awaitable[Any]) -> Any:
+    async def around(self, query: str, statement: Callable[[], Awaitable[Any]]) -> Any:
         ends = self.ending is not None and self.ending in query
         if ends:
             await self.at(Boundary.BEFORE_COMMIT)
-        answer = await statement
+        answer = await statement()
         if ends:
             await self.at(Boundary.AFTER_COMMIT)
         return answer
