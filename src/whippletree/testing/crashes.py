@@ -160,7 +160,7 @@ class _Crash:
         """Connections that may be struck around the statement that ends the message."""
         crash, connection = self, asyncpg.Connection
 
-        class Struck(asyncpg.Connection):  # type: ignore[misc]  # its class is made by a C extension's side
+        class Struck(asyncpg.Connection):
             async def execute(self, query: str, *arguments: Any, **options: Any) -> str:
                 return str(await crash.around(query, lambda: connection.execute(self, query, *arguments, **options)))
 
