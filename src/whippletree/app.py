@@ -80,7 +80,7 @@ class App(Publishing):
                 found = Settings.load(dsn=dsn, schema=schema)
             return found
 
-        blocking = BlockingPool(lambda: prepared_pool(load(), size=2))
+        blocking = BlockingPool(lambda: prepared_pool(self.settings, size=2))
         super().__init__(Router(self.types, self.receptors), load, blocking)
         self.router.inline = self._inline
 

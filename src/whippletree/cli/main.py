@@ -21,6 +21,7 @@ COMMANDS = {
     "instances": ("whippletree.cli.instances:instances", "See the running instances, and let one finish."),
     "migrate": ("whippletree.cli.migrate:migrate", "Install the schema, or bring it up to date."),
     "status": ("whippletree.cli.status:status", "Show instances, queues, perspectives and what is wrong."),
+    "try": ("whippletree.cli.attempt:attempt", "Run today's code on a message that has stopped, and roll back."),
     "why": ("whippletree.cli.why:why", "Say what keeps a message, a stream, an event or a perspective."),
     "parked": ("whippletree.cli.parked:parked", "List the streams that stopped at a message."),
     "perspectives": ("whippletree.cli.perspectives:perspectives", "List perspectives, and build their rows again."),

@@ -120,6 +120,17 @@ class Publishing:
         finally:
             self._connections, self._counters = before
 
+    @contextmanager
+    def instead(self, settings: Settings) -> Iterator[None]:
+        """Use the database of these settings while the context is open, as a test does."""
+        self._blocking.close()
+        before, self._load_settings = self._load_settings, lambda: settings
+        try:
+            yield
+        finally:
+            self._blocking.close()
+            self._load_settings = before
+
     def close(self) -> None:
         """Close what calls without await have opened."""
         self._blocking.close()

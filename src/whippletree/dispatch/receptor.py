@@ -78,6 +78,13 @@ class Receptors:
             self._of_type[known.name] = (*self._of_type.get(known.name, ()), receptor)
         return receptor
 
+    def only(self, receptor: Receptor) -> Receptors:
+        """The same program with one receptor and no other."""
+        alone = Receptors(self._types, self._providers)
+        alone._named[receptor.name] = receptor
+        alone._of_type.update({known.name: (receptor,) for known in receptor.types})
+        return alone
+
     def of_type(self, message_type: str) -> tuple[Receptor, ...]:
         """Who handles a type."""
         return self._of_type.get(message_type, ())

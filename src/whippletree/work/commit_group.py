@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 
 import asyncpg
 
@@ -92,9 +93,14 @@ class CommitGroups:
                         await self._handle(live, connection, attempt, limit)
                         handed_in = await self._end(attempt, connection)
                 except BaseException as error:
+                    if not isinstance(error, Exception):
+                        # Who is cancelled must end, even when the connection dies under the rollback.
+                        with suppress(Exception):
+                            await transaction.rollback()
+                        raise
                     if not connection.is_closed():
                         await transaction.rollback()
-                    elif isinstance(error, Exception):
+                    else:
                         raise ConnectionLost(None) from error
                     if isinstance(error, _NoSavepoint):
                         self._careful = _CAREFUL_FOR
