@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from whippletree.testing.crashes import CrashReport, survives_crashes
     from whippletree.testing.database import Database
     from whippletree.testing.draining import NotDrained, drained
-    from whippletree.testing.perspective import perspective
-    from whippletree.testing.receptor import receptor
+    from whippletree.testing.perspective_case import perspective
+    from whippletree.testing.receptor_case import receptor
 
 # Imported when first used: pytest loads the plugin beside this in every run, whether a test wants it or not.
 _HOMES = {
@@ -18,8 +18,8 @@ _HOMES = {
     "Database": "whippletree.testing.database",
     "NotDrained": "whippletree.testing.draining",
     "drained": "whippletree.testing.draining",
-    "perspective": "whippletree.testing.perspective",
-    "receptor": "whippletree.testing.receptor",
+    "perspective": "whippletree.testing.perspective_case",
+    "receptor": "whippletree.testing.receptor_case",
     "survives_crashes": "whippletree.testing.crashes",
 }
 
@@ -29,6 +29,5 @@ __all__ = ["CrashReport", "Database", "NotDrained", "drained", "perspective", "r
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # A name may be that of its module, which the import leaves here.
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value

@@ -25,7 +25,7 @@ from whippletree.store.database import prepared_pool
 from whippletree.store.inbox import store_inbox
 from whippletree.testing.database import Database
 from whippletree.testing.draining import draining
-from whippletree.testing.receptor import registered
+from whippletree.testing.receptor_case import registered
 from whippletree.testing.world import World, look
 
 _APPLICATION = "whippletree crash"
