@@ -17,7 +17,8 @@ from benchmarks.table import Figure, median
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.dispatch.policy import Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.message.event import NumberedEvent
 from whippletree.settings import Dsn
 from whippletree.store.database import open_pool
@@ -74,7 +75,7 @@ class _Nothing:
     chosen: Chosen = field(default_factory=Chosen)
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retries: Retries = field(default_factory=Retries)
+    retry: Retry = field(default_factory=Retry)
     checkpoint: CheckpointEvery = field(default_factory=lambda: CheckpointEvery(count=500))
     transactional: bool = True
 

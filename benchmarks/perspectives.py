@@ -14,9 +14,9 @@ from benchmarks.place import Run, connected
 from benchmarks.table import Figure, median
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.dispatch.rebuild import Rebuilds
 from whippletree.dispatch.rows import register_perspective

@@ -13,10 +13,10 @@ import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.inline import InlinePerspectives
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.dispatch.rows import Rows, register_perspective
 from whippletree.message.event import NewEvent

@@ -12,16 +12,16 @@ from uuid import UUID
 import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.inline import InlinePerspectives
 from whippletree.dispatch.invoke import Providers, read_signature
 from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.publishing import Publishing
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
 from whippletree.dispatch.rows import Rows
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start, Subscriber
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start, Subscriber
 from whippletree.dispatch.transport import DeliveringTransport, Transport
 from whippletree.errors import DuplicateName, InvalidSetting, UnknownName
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
@@ -225,7 +225,7 @@ class App(Publishing):
                 patterns=patterns,
                 start=start,
                 mode=mode,
-                retries=Retries.of(retry or Retry()),
+                retry=retry or Retry(),
                 checkpoint=checkpoint or CheckpointEvery(),
             )
             found.require_choice()

@@ -58,7 +58,7 @@ class Shop:
         settings = PerspectiveSettings(name=name, key=lambda event: str(event.customer), columns=["total"])
         perspective = define_perspective(account, settings, types=self.types, providers=Providers(), names=globals())
         await register_perspective(perspective, self.pool)
-        return MultiStreamPerspective(perspective=perspective, types=self.types, retries=AT_ONCE), Rows(
+        return MultiStreamPerspective(perspective=perspective, types=self.types, retry=AT_ONCE), Rows(
             perspective, self.pool
         )
 

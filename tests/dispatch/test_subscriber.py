@@ -11,9 +11,11 @@ import asyncpg
 import pytest
 
 from tests.work.following import Pool, running, until
+from whippletree.complete.retry import decide
 from whippletree.dispatch.context import Context, IdempotencyKey
 from whippletree.dispatch.invoke import Providers, read_signature
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Subscriber
+from whippletree.dispatch.policy import OnPoison, Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Subscriber
 from whippletree.errors import InvalidSetting
 from whippletree.message.event import NewEvent, StoredEvent
 from whippletree.message.type_names import MessageKind, MessageTypes
@@ -77,7 +79,7 @@ async def test_without_a_transaction_it_is_given_a_key_that_stays_the_same(
 
     placed = NewEvent(event_type="OrderMade", payload='{"order": "o-1"}')
     await EventStore(pool).append("o-1", [NewEvent(event_type="Noise", payload="{}"), placed])
-    mailer = subscriber(send_mail, types, retries=Retries(first_seconds=0.001))
+    mailer = subscriber(send_mail, types, retry=Retry(first_pause=0.001))
     async with running(dsn, mailer):
         await until(db, lambda: len(given) == 2)
     key = f"mailer:{placed.event_id}"
@@ -111,8 +113,8 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
 
 
 def test_retries_wait_longer_and_longer_and_end() -> None:
-    retries = Retries(max_attempts=4, first_seconds=1, longest_seconds=3)
-    delays = [retries.delay(attempts) for attempts in range(1, 5)]
+    retry = Retry(attempts=4, first_pause=1, longest_pause=3)
+    delays = [decide(retry, OnPoison.PARK, ValueError(), attempts).retry_seconds for attempts in range(1, 5)]
     assert delays[3] is None
     for delay, longest in zip(delays[:3], (1, 2, 3), strict=True):
         assert delay is not None

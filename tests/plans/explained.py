@@ -85,8 +85,10 @@ class Explained:
         """Run the statement; the plans of everything that it ran."""
         self._told.clear()
         await self._connection.fetch(statement, *arguments)
-        # The driver tells its listeners in the loop's next turn.
-        await asyncio.sleep(0)
+        # The driver tells its listeners in the loop's next turn, in the order in which it was asked to.
+        told = asyncio.Event()
+        asyncio.get_running_loop().call_soon(told.set)
+        await told.wait()
         return list(self._told)
 
     def _listen(self, _: object, message: asyncpg.PostgresLogMessage) -> None:

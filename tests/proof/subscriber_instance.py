@@ -18,7 +18,8 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.exclusive import ExclusiveSettings
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession, SessionSettings
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.dispatch.policy import Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.message.event import NumberedEvent
 from whippletree.settings import Dsn
 from whippletree.store.database import open_pool
@@ -50,7 +51,7 @@ class Effects:
     chosen: Chosen = field(default_factory=Chosen)
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retries: Retries = field(default_factory=lambda: Retries(max_attempts=1000, first_seconds=0.05, longest_seconds=1))
+    retry: Retry = field(default_factory=lambda: Retry(attempts=1000, first_pause=0.05, longest_pause=1))
     transactional: bool = True
 
     async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:

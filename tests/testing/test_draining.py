@@ -11,21 +11,10 @@ from typing import Any
 import pytest
 
 import whippletree as wt
+from tests.work.shop import Reserve, Reserved
 from whippletree.dispatch.transport import Subscription
 from whippletree.testing import Database, NotDrained, drained
 from whippletree.transports.in_process import InProcessTransport
-
-
-@dataclass(frozen=True)
-class Reserve:
-    order: str
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class Reserved:
-    order: str
-    number: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.exclusive import ExclusiveSettings
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession, SessionSettings
-from whippletree.dispatch.subscriber import CheckpointEvery, Follower, InstanceMode, Retries, Start
+from whippletree.dispatch.policy import Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, Follower, InstanceMode, Start
 from whippletree.message.event import NewEvent, NumberedEvent
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
@@ -25,7 +26,7 @@ from whippletree.work.subscription_worker import SubscriptionSettings, Subscript
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
-AT_ONCE = Retries(max_attempts=3, first_seconds=0.001, longest_seconds=0.002)
+AT_ONCE = Retry(attempts=3, first_pause=0.001, longest_pause=0.002)
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Diary:
     chosen: Chosen = field(default_factory=Chosen)
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retries: Retries = AT_ONCE
+    retry: Retry = AT_ONCE
     checkpoint: CheckpointEvery = field(default_factory=CheckpointEvery)
     transactional: bool = True
     seen: list[str] = field(default_factory=list)

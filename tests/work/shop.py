@@ -66,10 +66,9 @@ async def running(app: wt.App, chosen: ServiceSettings | None = None, **changes:
 async def until(condition: Callable[[], Awaitable[Any]], *, seconds: float = 60) -> Any:
     """The first true value of a condition that asks the database."""
     async with asyncio.timeout(seconds):
-        while True:
-            if value := await condition():
-                return value
-            await asyncio.sleep(0)
+        while not (value := await condition()):
+            pass
+        return value
 
 
 async def drained(db: asyncpg.Connection) -> None:

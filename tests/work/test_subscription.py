@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import Connect
 from tests.work.following import Diary, Pool, append, effects, make_effects, row, running, until
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.dispatch.policy import Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.errors import DuplicateName, InvalidMessage, InvalidSetting, LeaseLost, UnknownName
 from whippletree.settings import Dsn
 from whippletree.store.database import translated
@@ -182,7 +183,7 @@ async def test_an_event_that_ends_its_process_every_time_is_parked(
     for number in range(3):
         await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
         assert (await row(db))["attempts"] == number
-    async with running(dsn, Diary(retries=Retries(max_attempts=3))) as alice:
+    async with running(dsn, Diary(retry=Retry(attempts=3))) as alice:
         await until(db, lambda: alice.state() is SubscriptionState.PARKED)
     assert "its process ended each time" in (await row(db))["error"]
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from whippletree.message.event import StoredEvent
 from whippletree.message.ids import StreamId
 
 IdempotencyKey = NewType("IdempotencyKey", str)
@@ -27,6 +28,21 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     causation_id: UUID | None = None
     headers: str | None = None
     """JSON: the headers of a message, the metadata of an event."""
+
+
+def context_of(event: StoredEvent, attempts: int) -> Context:
+    """That of a stored event, at its attempt of that number."""
+    return Context(
+        message_id=event.event_id,
+        message_type=event.event_type,
+        stream_id=event.stream_id,
+        version=event.version,
+        attempts=attempts,
+        created_at=event.created_at,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+        headers=event.metadata,
+    )
 
 
 def idempotency_key(name: str, message_id: UUID) -> IdempotencyKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whippletree.dispatch.folder import PerspectiveFolder
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import PerspectiveFailed
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.ids import StreamId

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whippletree.dispatch.context import Context
+from whippletree.dispatch.context import context_of
 from whippletree.dispatch.perspective import EventDecoder, Perspective
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Retries, Start
+from whippletree.dispatch.policy import Retry
+from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.errors import CoordinationError
 from whippletree.message.event import NumberedEvent
 from whippletree.message.type_names import MessageTypes
@@ -30,7 +31,7 @@ class MultiStreamPerspective:
     schema: str = "whippletree"
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retries: Retries = field(default_factory=Retries)
+    retry: Retry = field(default_factory=Retry)
     checkpoint: CheckpointEvery = field(default_factory=lambda: CheckpointEvery(count=500))
     transactional: bool = True
     decode: EventDecoder = field(init=False, repr=False)
@@ -63,7 +64,7 @@ class MultiStreamPerspective:
             rows[places[place - 1]] = perspective.decode_row(text)
         for numbered, message in taken:
             key = perspective.key_of(message)
-            injected = {name: _context(numbered, attempts) for name, _ in perspective.invocation.injected}
+            injected = {name: context_of(numbered.event, attempts) for name, _ in perspective.invocation.injected}
             rows[key] = perspective.invocation.function(rows[key], message, **injected)
             keys[key] = numbered.number
         texts = [None if row is None else perspective.encode_row(row) for row in rows.values()]
@@ -74,18 +75,3 @@ class MultiStreamPerspective:
 
     async def _ask(self, transaction: Transaction, function: str, *arguments: Any) -> Any:
         return await transaction.fetchval(call(self.schema, function, len(arguments)), *arguments)
-
-
-def _context(numbered: NumberedEvent, attempts: int) -> Context:
-    event = numbered.event
-    return Context(
-        message_id=event.event_id,
-        message_type=event.event_type,
-        stream_id=event.stream_id,
-        version=event.version,
-        attempts=attempts,
-        created_at=event.created_at,
-        correlation_id=event.correlation_id,
-        causation_id=event.causation_id,
-        headers=event.metadata,
-    )

@@ -13,8 +13,8 @@ import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.error_text import error_text
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.folding import Folded
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import StoreError, StoreUnavailable
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.outcome import Outcome

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import asyncpg
 
-from whippletree.dispatch.folder import PerspectiveFolder
 from whippletree.dispatch.folding import Folded
+from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import CoordinationError, InvalidSetting, PerspectiveFailed, UnknownName
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.ids import StreamId

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from whippletree.dispatch.context import Context, idempotency_key
+from whippletree.dispatch.context import context_of, idempotency_key
 from whippletree.dispatch.invoke import Invocation, Providers, Surroundings
 from whippletree.dispatch.policy import Retry
 from whippletree.errors import InvalidSetting
@@ -32,27 +31,6 @@ class Start(Enum):
 
     BEGINNING = "beginning"
     NOW = "now"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
-    """How often a failing event is tried, and how long to wait in between. Then the subscriber parks at it."""
-
-    max_attempts: int = 10
-    first_seconds: float = 1
-    longest_seconds: float = 300
-
-    @classmethod
-    def of(cls, policy: Retry) -> Retries:
-        """The same as a receptor's policy says."""
-        return cls(max_attempts=policy.attempts, first_seconds=policy.first_pause, longest_seconds=policy.longest_pause)
-
-    def delay(self, attempts: int) -> float | None:
-        """Seconds until the next attempt after so many, scattered; None when there is none."""
-        if attempts >= self.max_attempts:
-            return None
-        full = min(self.longest_seconds, self.first_seconds * 2.0 ** min(attempts - 1, 60))
-        return full * random.uniform(0.5, 1)  # noqa: S311 - jitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +64,7 @@ class Follower(Protocol):
     def mode(self) -> InstanceMode: ...
 
     @property
-    def retries(self) -> Retries: ...
+    def retry(self) -> Retry: ...
 
     @property
     def checkpoint(self) -> CheckpointEvery: ...
@@ -109,7 +87,7 @@ class Subscriber:
     patterns: Sequence[str] | None = None
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.SINGLE_INSTANCE
-    retries: Retries = Retries()
+    retry: Retry = field(default_factory=Retry)
     checkpoint: CheckpointEvery = CheckpointEvery()
 
     @property
@@ -142,17 +120,7 @@ class Subscriber:
         for numbered in events:
             event = numbered.event
             around = Surroundings(
-                context=Context(
-                    message_id=event.event_id,
-                    message_type=event.event_type,
-                    stream_id=event.stream_id,
-                    version=event.version,
-                    attempts=attempts,
-                    created_at=event.created_at,
-                    correlation_id=event.correlation_id,
-                    causation_id=event.causation_id,
-                    headers=event.metadata,
-                ),
+                context=context_of(event, attempts),
                 key=idempotency_key(self.name, event.event_id),
                 transaction=transaction,
             )

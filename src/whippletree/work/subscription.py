@@ -16,6 +16,8 @@ from uuid import UUID
 
 import asyncpg
 
+from whippletree.complete.retry import decide
+from whippletree.dispatch.policy import OnPoison
 from whippletree.dispatch.subscriber import Follower
 from whippletree.errors import CheckpointMoved, StoreError
 from whippletree.message.event import NumberedEvent
@@ -195,7 +197,7 @@ class Subscription:
 
     async def _spent(self, number: int) -> bool:
         """Park before an attempt too many: the process ended each time that the event was tried."""
-        if self.attempts < self.follower.retries.max_attempts:
+        if self.attempts < self.follower.retry.attempts:
             return False
         await self._failed(number, None)
         return True
@@ -203,7 +205,7 @@ class Subscription:
     async def _failed(self, number: int, error: Exception | None) -> None:
         self.failures += 1
         attempts = self.attempts + (error is not None)
-        delay = self.follower.retries.delay(attempts)
+        delay = None if error is None else decide(self.follower.retry, OnPoison.PARK, error, attempts).retry_seconds
         words = _words(error) if error is not None else "its process ended each time that it was tried"
         await self._row.fail(self.epoch, number, attempts, words, delay)
         self.attempts = attempts
@@ -271,7 +273,7 @@ class Subscription:
             self._retry_due = 0.0
         else:
             # Bounded by our own back-off, in case this machine's clock is wrong.
-            longest = self.follower.retries.longest_seconds
+            longest = self.follower.retry.longest_pause
             wait = min((retry_at - datetime.now(UTC)).total_seconds(), longest)
             self._retry_due = time.monotonic() + wait
 
