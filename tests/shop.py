@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import asyncpg
 
+from tests.waiting import until
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.dispatch.inline import InlinePerspectives
@@ -158,15 +159,6 @@ class Instance:
         """Until polls have found nothing for a while: enough here, where nobody appends meanwhile."""
         polls = self.worker.consecutive_empty_polls
         await until(lambda: self.worker.consecutive_empty_polls >= polls + 3)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Bounded waiting for what can be observed."""
-    never = asyncio.Event()
-    async with asyncio.timeout(60):
-        while not true():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), 0.005)
 
 
 async def checkpoints(db: asyncpg.Connection, name: str = "order_summary") -> Sequence[tuple[Any, ...]]:

@@ -9,7 +9,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from tests.work.shop import Placed, Reserve, new_app, running, until
+from tests.waiting import until
+from tests.work.shop import Placed, Reserve, new_app, running
 from whippletree import Context, IdempotencyKey, InstanceMode, Transaction
 from whippletree.errors import DuplicateName, InvalidSetting, PerspectiveFailed, UnknownName, UsageError
 from whippletree.settings import Dsn

@@ -12,6 +12,7 @@ import pytest
 
 from tests.claim.wire import pooler, wire
 from tests.scenario import T0, Given, S, minutes, seconds
+from tests.waiting import until
 from whippletree.claim.batch import WorkBatch, WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -37,13 +38,6 @@ async def lock_is_free(db: asyncpg.Connection, coordinator: WorkCoordinator) -> 
     return bool(
         await db.fetchval("SELECT pg_try_advisory_xact_lock(session_lock_key($1))", coordinator.instance.instance_id)
     )
-
-
-async def until(condition: Callable[[], bool], db: asyncpg.Connection) -> None:
-    """Look again after each round trip to the server, which lets everybody else have a turn."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await db.fetchval("SELECT 1")
 
 
 async def test_the_lock_is_held_while_the_session_lives(dsn: Dsn, named: Named, db: asyncpg.Connection) -> None:
@@ -74,7 +68,7 @@ async def test_an_instance_whose_session_was_killed_is_removed_at_once(
 
         line.refusing = True
         await db.execute("SELECT pg_terminate_backend($1, 5000)", session.process_id)
-        await until(session.lost.is_set, db)
+        await until(session.lost.is_set)
         assert not alice.session_locked
         batch = await polls(bob, T0 + seconds(62))
         assert [m.message_id for m in batch.claimed_outbox_messages] == [stored.message_id]
@@ -97,7 +91,7 @@ async def test_a_lost_session_is_taken_up_again(dsn: Dsn, named: Named, db: asyn
         first = session.process_id
         await session.wake.wait(0)
         await db.execute("SELECT pg_terminate_backend($1, 5000)", first)
-        await until(lambda: session.lost_connections == 1 and session.held.is_set(), db)
+        await until(lambda: session.lost_connections == 1 and session.held.is_set())
         assert alice.session_locked
         assert session.process_id != first
         assert session.lost_connections == 1
@@ -112,7 +106,7 @@ async def test_a_lock_that_is_gone_is_noticed_though_the_connection_is_not(
     async with InstanceSession(dsn, alice, AT_ONCE) as session:
         assert session._connection is not None
         await session._connection.execute("SELECT pg_advisory_unlock_all()")
-        await until(lambda: session.lost_connections == 1 and session.held.is_set(), db)
+        await until(lambda: session.lost_connections == 1 and session.held.is_set())
     assert "is lost: the lock is gone though the connection is not; reconnecting" in caplog.text
 
 
@@ -125,7 +119,7 @@ async def test_a_connection_that_falls_silent_is_given_up_and_its_lock_taken_ove
         async with InstanceSession(address, alice, settings) as session:
             first = session.process_id
             line.freeze()
-            await until(lambda: session.lost_connections == 1 and session.held.is_set(), db)
+            await until(lambda: session.lost_connections == 1 and session.held.is_set())
             assert session.process_id != first
             # The server had not noticed that its client was gone.
             assert await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", first) == 0
@@ -137,10 +131,10 @@ async def test_it_keeps_trying_while_there_is_no_server(dsn: Dsn, named: Named, 
     async with wire(dsn) as (line, address), InstanceSession(address, alice, AT_ONCE) as session:
         line.refusing = True
         await db.execute("SELECT pg_terminate_backend($1, 5000)", session.process_id)
-        await until(lambda: line.refused >= 5, db)
+        await until(lambda: line.refused >= 5)
         assert not session.held.is_set()
         line.refusing = False
-        await until(session.held.is_set, db)
+        await until(session.held.is_set)
         assert session.lost_connections == 1
 
 

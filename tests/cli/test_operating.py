@@ -11,7 +11,8 @@ import pytest
 from tests.cli.conftest import Command
 from tests.conftest import Connect
 from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
-from tests.work.following import Diary, append, make_effects, running, until
+from tests.waiting import until
+from tests.work.following import Diary, append, make_effects, running
 from whippletree.claim.batch import WorkReport
 from whippletree.message.event import NewEvent
 from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, ReceptorProcessingFailure, Verdict
@@ -277,7 +278,7 @@ async def test_subscribers_are_seen_and_mended(
 
     diary = Diary(before=spoil)
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        await until(lambda: alice.state() is SubscriptionState.PARKED)
         (seen,) = json.loads((await whippletree("subscribers", "list", "--json")).stdout)
         assert (seen["state"], seen["failed_number"]) == ("parked", 2)
         status = await whippletree("status", "--check")
@@ -288,12 +289,12 @@ async def test_subscribers_are_seen_and_mended(
         )
         done = await whippletree("subscribers", "skip", "diary", "2", "--reason", "bad data", "--yes")
         assert done.stdout == "diary goes on after 2\n", done.stderr
-        await until(db, lambda: diary.seen == ["Good", "Better"])
+        await until(lambda: diary.seen == ["Good", "Better"])
         assert (await whippletree("subscribers", "pause", "diary")).stdout == "diary is paused\n"
         assert (await whippletree("subscribers", "resume", "diary")).stdout == "diary goes on\n"
         diary.before = lambda name: None
         await whippletree("subscribers", "reset", "diary", "--after", "1", "--reason", "mended", "--yes")
-        await until(db, lambda: diary.seen == ["Good", "Better", "Bad", "Better"])
+        await until(lambda: diary.seen == ["Good", "Better", "Bad", "Better"])
     assert (await whippletree("subscribers", "pause", "nonesuch")).returncode == 2
     actions = await db.fetch("SELECT action FROM wh_subscriber_actions ORDER BY action_id")
     assert [row[0] for row in actions] == ["skip", "pause", "resume", "reset"]

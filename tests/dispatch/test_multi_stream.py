@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from tests.work.following import AT_ONCE, running, until
+from tests.waiting import until
+from tests.work.following import AT_ONCE, running
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.perspective import PerspectiveSettings, define_perspective
@@ -96,7 +97,7 @@ async def test_the_rows_are_the_same_when_they_are_built_again(shop: Shop, dsn: 
             await receipt.applied("account", timeout=60)
     again, others = await shop.opens("account_again")
     async with running(dsn, again) as alice:
-        await until(db, lambda: alice.state("perspective/account_again") is SubscriptionState.LIVE)
+        await until(lambda: alice.state("perspective/account_again") is SubscriptionState.LIVE)
     for customer in ("Ada", "Bob", "Eve"):
         assert await others.get(customer) == await rows.get(customer)
     total = await db.fetchval("SELECT sum(total) FROM wh_rows_account")
@@ -119,7 +120,7 @@ async def test_an_event_that_cannot_be_folded_parks_the_perspective_and_a_receip
     async with running(dsn, follower) as alice:
         await shop.sells("order-1", "Ada", 10)
         bad = await shop.sells("order-2", "Ada", -1)
-        await until(db, lambda: alice.state("perspective/account") is SubscriptionState.PARKED)
+        await until(lambda: alice.state("perspective/account") is SubscriptionState.PARKED)
         with pytest.raises(NotApplied, match="it is parked at event 2 after 3 attempts: ValueError: less than nothing"):
             await bad.applied("account", timeout=0.05)
         assert await rows.get("Ada") == Account(("order-1",), 10)

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.work.following import Pool, running, until
+from tests.waiting import until
+from tests.work.following import Pool, running
 from whippletree.complete.retry import decide
 from whippletree.dispatch.context import Context, IdempotencyKey
 from whippletree.dispatch.invoke import Providers, read_signature
@@ -81,7 +82,7 @@ async def test_without_a_transaction_it_is_given_a_key_that_stays_the_same(
     await EventStore(pool).append("o-1", [NewEvent(event_type="Noise", payload="{}"), placed])
     mailer = subscriber(send_mail, types, retry=Retry(first_pause=0.001))
     async with running(dsn, mailer):
-        await until(db, lambda: len(given) == 2)
+        await until(lambda: len(given) == 2)
     key = f"mailer:{placed.event_id}"
     assert given == [(OrderPlaced("o-1", 0), key, 1), (OrderPlaced("o-1", 0), key, 2)]
 

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tests.house.tree import ROOT
-from tests.work.shop import until
+from tests.waiting import until
 from whippletree.settings import Dsn
 
 README = ROOT / "examples" / "shop" / "README.md"

@@ -10,8 +10,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from tests.guarantees.waiting import until_somebody_waits
 from tests.scenario import T0, Message, RowsWorker, completion, failure, seconds
+from tests.waiting import until_somebody_waits
 from whippletree.message.envelope import Queue
 from whippletree.message.ids import MessageId
 from whippletree.store.deduplication import forget_messages

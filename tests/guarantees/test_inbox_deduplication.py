@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 
 from tests.guarantees.storing import as_claimed, received, stores
-from tests.guarantees.waiting import until_somebody_waits
 from tests.scenario import T0, Worker, completion
+from tests.waiting import until_somebody_waits
 from whippletree.message.envelope import InboxMessage, Queue
 from whippletree.message.ids import new_message_id
 

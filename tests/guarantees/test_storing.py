@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 
 from tests.guarantees.storing import as_claimed, outgoing, stores
-from tests.guarantees.waiting import until_somebody_waits
 from tests.scenario import T0, Given, S, Worker, completion, failure, minutes, release, seconds
+from tests.waiting import until_somebody_waits
 
 Connect = Callable[[], Awaitable[asyncpg.Connection]]
 

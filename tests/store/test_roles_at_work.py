@@ -15,7 +15,8 @@ from tests.conftest import SCHEMA, blank_database
 from tests.roles import a_role, login
 from tests.scenario import S
 from tests.shop import OrderPlaced, Shop, Summary
-from tests.work.following import Diary, running, until
+from tests.waiting import until
+from tests.work.following import Diary, running
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -233,7 +234,7 @@ async def test_a_worker_follows_the_feed(place: Place) -> None:
         await EventStore(producer).append("a", [NewEvent(event_type="Placed", payload="{}")])
     diary = Diary(transactional=False)
     async with running(place.worker, diary) as alice:
-        await until(owner, lambda: diary.seen == ["Placed"])
-        await until(owner, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: diary.seen == ["Placed"])
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
     assert await owner.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
     await owner.close()

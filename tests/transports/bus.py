@@ -14,7 +14,7 @@ import nats
 
 from tests.transports.nats_server import NatsServer
 from tests.transports.relay import QUICK
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.transport import DeliveringTransport, Transport
 from whippletree.errors import TransportUnavailable

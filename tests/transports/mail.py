@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from tests.transports.bus import RECEIVER, TOPIC
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.message.codec import encode

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.transports.waiting import until
+from tests.waiting import until
 
 
 class NatsServer:

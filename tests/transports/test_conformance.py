@@ -27,8 +27,7 @@ from tests.transports.mail import (
     waiting,
 )
 from tests.transports.relay import QUICK, coordinator_of, relaying
-from tests.transports.waiting import until
-from tests.waiting import until_somebody_waits
+from tests.waiting import until, until_somebody_waits
 from whippletree.dispatch.transport import PublishResult
 from whippletree.message.envelope import InboxMessage, OutboxMessage, Queue
 from whippletree.settings import Dsn

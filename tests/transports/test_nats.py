@@ -15,7 +15,7 @@ from nats.js import api
 from tests.transports.bus import TOPIC, NatsBus, publish_raw
 from tests.transports.mail import claim, dead_letters, order, send, streams_of, until_there_are
 from tests.transports.relay import coordinator_of, relaying
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.dispatch.transport import Delivery, PublishResult, Subscription
 from whippletree.errors import InvalidSetting
 from whippletree.message import wire

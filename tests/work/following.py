@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -114,15 +113,3 @@ async def row(db: asyncpg.Connection, subscriber: str = "diary") -> asyncpg.Reco
     found = await db.fetchrow("SELECT * FROM wh_subscriptions WHERE subscriber_name = $1", subscriber)
     assert found is not None
     return found
-
-
-async def until(db: asyncpg.Connection, condition: Callable[[], Any]) -> None:
-    """Look again after each round trip to the server, which lets everybody else have a turn."""
-    async with asyncio.timeout(30):
-        while True:
-            met = condition()
-            if asyncio.iscoroutine(met):
-                met = await met
-            if met:
-                return
-            await db.fetchval("SELECT 1")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import asyncpg
 
 import whippletree as wt
+from tests.waiting import until
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.service import Service, ServiceSettings
 from whippletree.settings import Dsn
@@ -61,14 +61,6 @@ async def running(app: wt.App, chosen: ServiceSettings | None = None, **changes:
     service = Service(app, replace(chosen or settings(), **changes))
     async with service.running():
         yield service
-
-
-async def until(condition: Callable[[], Awaitable[Any]], *, seconds: float = 60) -> Any:
-    """The first true value of a condition that asks the database."""
-    async with asyncio.timeout(seconds):
-        while not (value := await condition()):
-            pass
-        return value
 
 
 async def drained(db: asyncpg.Connection) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.claim.wire import pooler, wire
 from tests.conftest import SCHEMA
-from tests.work.following import Diary, Pool, Running, append, effects, make_effects, row, running, until
+from tests.waiting import until
+from tests.work.following import Diary, Pool, Running, append, effects, make_effects, row, running
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode
 from whippletree.errors import InvalidSetting
 from whippletree.settings import Dsn
@@ -31,9 +32,9 @@ def holding(running: Running) -> int:
 
 async def test_one_follows_and_the_other_stands_by(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     async with running(dsn, Diary()) as alice, running(dsn, Diary()) as bob:
-        await until(db, lambda: LIVE in (alice.state(), bob.state()))
+        await until(lambda: LIVE in (alice.state(), bob.state()))
         await append(pool, "One", "Two")
-        await until(db, lambda: _has(db, ["One", "Two"]))
+        await until(lambda: _has(db, ["One", "Two"]))
         assert {alice.state(), bob.state()} == {LIVE, STANDBY}
     assert await effects(db) == ["One", "Two"]
 
@@ -45,13 +46,13 @@ async def _has(db: asyncpg.Connection, expected: list[str]) -> bool:
 async def test_a_standby_takes_over_at_once_after_unsubscribe(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     """At once: the standby is told, and would by itself look once an hour only."""
     async with running(dsn, Diary()) as alice:
-        await until(db, lambda: alice.state() is LIVE)
+        await until(lambda: alice.state() is LIVE)
         async with running(dsn, Diary(), try_every=3600) as bob:
-            await until(db, lambda: _standbys(db, 2))
+            await until(lambda: _standbys(db, 2))
             await alice.worker.unsubscribe("diary")
-            await until(db, lambda: bob.state() is LIVE)
+            await until(lambda: bob.state() is LIVE)
             await append(pool, "One")
-            await until(db, lambda: _has(db, ["One"]))
+            await until(lambda: _has(db, ["One"]))
             assert alice.state() is STANDBY
 
 
@@ -63,11 +64,11 @@ async def _standbys(db: asyncpg.Connection, count: int) -> bool:
 async def test_a_standby_takes_over_at_once_after_a_clean_stop(dsn: Dsn, db: asyncpg.Connection) -> None:
     async with AsyncExitStack() as stack:
         alice = await stack.enter_async_context(running(dsn, Diary()))
-        await until(db, lambda: alice.state() is LIVE)
+        await until(lambda: alice.state() is LIVE)
         async with running(dsn, Diary(), try_every=3600) as bob:
-            await until(db, lambda: _standbys(db, 2))
+            await until(lambda: _standbys(db, 2))
             await stack.aclose()
-            await until(db, lambda: bob.state() is LIVE)
+            await until(lambda: bob.state() is LIVE)
 
 
 async def test_a_holder_whose_connection_is_lost_stops_and_stands_by_again(
@@ -86,15 +87,15 @@ async def test_a_holder_whose_connection_is_lost_stops_and_stands_by_again(
         async with running(dsn, Diary()) as bob:
             line.refusing = True
             await db.execute("SELECT pg_terminate_backend($1, 5000)", alice.session.process_id)
-            await until(db, lambda: bob.state() is LIVE)
+            await until(lambda: bob.state() is LIVE)
             assert await effects(db) == ["One"]
             assert ("diary", LOST) in alice.told
             assert alice.state() is STANDBY
             line.refusing = False
-            await until(db, lambda: _standbys(db, 2))
+            await until(lambda: _standbys(db, 2))
             await bob.worker.unsubscribe("diary")
             slow.before = lambda name: None
-            await until(db, lambda: alice.state() is LIVE)
+            await until(lambda: alice.state() is LIVE)
     assert await effects(db) == ["One"]
 
 
@@ -117,12 +118,12 @@ async def test_a_silent_holder_is_superseded_and_refused_when_it_wakes_up(
         line.freeze()
         line.refusing = True
         async with running(dsn, Diary(), silent_after=0.5) as bob:
-            await until(db, lambda: bob.state() is LIVE)
+            await until(lambda: bob.state() is LIVE)
             assert await effects(db) == ["One"]
             go.set()
             await append(pool, "Two")
-            await until(db, lambda: _has(db, ["One", "Two"]))
-            await until(db, lambda: alice.state() is not LIVE)
+            await until(lambda: _has(db, ["One", "Two"]))
+            await until(lambda: alice.state() is not LIVE)
         assert (await row(db))["checkpoint"] == 2
     assert await effects(db) == ["One", "Two"]
 
@@ -136,10 +137,10 @@ async def test_subscribers_spread_over_instances(dsn: Dsn, db: asyncpg.Connectio
             return await stack.enter_async_context(running(dsn, *diaries, balance_every=0.05))
 
         instances = [await join()]
-        await until(db, lambda: holding(instances[0]) == 6)
+        await until(lambda: holding(instances[0]) == 6)
         for joined in (2, 3):
             instances.append(await join())
-            await until(db, lambda: sorted(map(holding, instances)) == [6 // joined] * joined)  # noqa: B023
+            await until(lambda: sorted(map(holding, instances)) == [6 // joined] * joined)  # noqa: B023
         told = sum(len(instance.told) for instance in instances)
         for _ in range(50):
             await db.fetchval("SELECT pg_sleep(0.01)")
@@ -153,17 +154,17 @@ async def test_behind_a_pooler_it_is_refused_with_an_explanation(dsn: Dsn, db: a
                 pass
         single = Diary(mode=InstanceMode.SINGLE_INSTANCE, checkpoint=CheckpointEvery())
         async with running(dsn, single, session_dsn=address) as alice:
-            await until(db, lambda: alice.state() is LIVE)
+            await until(lambda: alice.state() is LIVE)
 
 
 async def test_of_two_that_coordinate_nothing_the_latest_follows(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     async with running(dsn, Diary(mode=InstanceMode.SINGLE_INSTANCE)) as alice:
-        await until(db, lambda: alice.state() is LIVE)
+        await until(lambda: alice.state() is LIVE)
         async with running(dsn, Diary(mode=InstanceMode.SINGLE_INSTANCE)) as bob:
-            await until(db, lambda: bob.state() is LIVE)
+            await until(lambda: bob.state() is LIVE)
             await append(pool, "One")
-            await until(db, lambda: alice.state() is LOST)
-            await until(db, lambda: _has(db, ["One"]))
+            await until(lambda: alice.state() is LOST)
+            await until(lambda: _has(db, ["One"]))
             assert bob.state() is LIVE
 
 

@@ -10,7 +10,8 @@ import asyncpg
 
 import whippletree as wt
 from tests.conftest import Connect
-from tests.work.shop import Reserve, drained, new_app, running, settings, until
+from tests.waiting import until
+from tests.work.shop import Reserve, drained, new_app, running, settings
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.service import ServiceSettings
 from whippletree.settings import Dsn
@@ -123,11 +124,11 @@ async def test_an_instance_that_cannot_renew_in_time_begins_nothing_outside(
 
     async with running(app, short()) as service:
         await app.publish_all([Reserve("order-1"), Reserve("order-2")])
-        await until(lambda: _true(len(began) == 1 and service.counters.active_leases == 2))
+        await until(lambda: len(began) == 1 and service.counters.active_leases == 2)
         locker = await connect()
         async with locker.transaction():
             await locker.execute("LOCK TABLE wh_active_streams IN ACCESS EXCLUSIVE MODE")
-            await until(lambda: _true(service.counters.stale_leases == 2))
+            await until(lambda: service.counters.stale_leases == 2)
             goes_on.set()
             # The first ends now. Enough rounds of the event loop for the second to begin, if it could.
             await until(lambda: _waits(locker))
@@ -144,7 +145,3 @@ async def _waits(locker: asyncpg.Connection) -> bool:
             "SELECT count(*) >= 2 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
     )
-
-
-async def _true(value: bool) -> bool:
-    return value

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.shop import Pool, until
+from tests.shop import Pool
+from tests.waiting import until
 from whippletree.claim.batch import WorkBatch
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.held import LEASE_LOST

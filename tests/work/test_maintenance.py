@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import asyncpg
 
-from tests.work.shop import Reserve, drained, new_app, running, until
+from tests.waiting import until
+from tests.work.shop import Reserve, drained, new_app, running
 from whippletree.settings import Dsn
 
 _KNOWN = "SELECT count(*) FROM wh_message_deduplication"

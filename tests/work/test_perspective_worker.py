@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from tests.scenario import S
-from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints, until
+from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints
+from tests.waiting import until
 from whippletree.message.event import NewEvent
 
 OTHER = UUID(int=S.int + 1)

@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from tests.scenario import S
-from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints, order_summary, until
+from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints, order_summary
+from tests.waiting import until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance

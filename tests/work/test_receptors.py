@@ -11,7 +11,8 @@ import pytest
 
 import whippletree as wt
 from tests.conftest import Connect
-from tests.work.shop import QUICK, Placed, Reserve, Reserved, drained, new_app, running, settings, until
+from tests.waiting import until
+from tests.work.shop import QUICK, Placed, Reserve, Reserved, drained, new_app, running, settings
 from whippletree.settings import Dsn
 
 
@@ -292,7 +293,7 @@ async def test_a_scheduled_command_is_handled_when_it_is_due(app: wt.App, db: as
         await app.publish(Reserve("order-1", 2), after=0.2)
         await app.publish(Reserve("order-1", 3), after=60)
         await app.publish(Reserve("order-1", 1))
-        await until(lambda: _answer(len(seen) == 2))
+        await until(lambda: len(seen) == 2)
     assert seen == [1, 2]
 
 
@@ -312,7 +313,7 @@ async def test_stopping_finishes_what_is_begun_and_gives_back_the_rest(app: wt.A
         service.stop()
         told = service.counters.batches
         # While it waits for its receptor it goes on to report.
-        await until(lambda: _answer(service.counters.batches > told + 2))
+        await until(lambda: service.counters.batches > told + 2)
         go_on.set()
     assert seen == [0]
     assert await db.fetchval("SELECT count(*) FROM wh_inbox") == 4
@@ -348,7 +349,7 @@ async def test_slow_receptors_keep_little_in_hand(app: wt.App, db: asyncpg.Conne
     async with running(app, settings(concurrency=2, capacity=500)) as service:
         leased = "SELECT count(*) FROM wh_active_streams WHERE instance_id IS NOT NULL"
         await until(lambda: db.fetchval(leased))
-        await until(lambda: _answer(service.counters.batches > 5))
+        await until(lambda: service.counters.batches > 5)
         assert await db.fetchval(leased) <= 50
         go_on.set()
         await drained(db)
@@ -357,10 +358,6 @@ async def test_slow_receptors_keep_little_in_hand(app: wt.App, db: asyncpg.Conne
 async def _publish_before(app: wt.App, messages: list[Any]) -> None:
     async with app.connected():
         await app.publish_all(messages)
-
-
-async def _answer(value: bool) -> bool:
-    return value
 
 
 def _register(app: wt.App, kind: str, seen: dict[str, list[str]]) -> None:

@@ -22,7 +22,8 @@ import asyncpg
 import pytest
 
 from tests.house.tree import ROOT
-from tests.work.shop import Placed, Reserve, drained, new_app, running, settings, until
+from tests.waiting import until
+from tests.work.shop import Placed, Reserve, drained, new_app, running, settings
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.settings import Dsn
 from whippletree.store.embedded import EmbeddedPostgres
@@ -72,7 +73,7 @@ async def process(directory: Path, dsn: str, *options: str) -> AsyncIterator[asy
 
 
 async def _logged(directory: Path, words: str) -> None:
-    await until(lambda: _true(words in (directory / "log").read_text(encoding="utf-8")))
+    await until(lambda: words in (directory / "log").read_text(encoding="utf-8"))
 
 
 async def _joined(db: asyncpg.Connection, count: int) -> None:
@@ -171,7 +172,7 @@ async def test_a_receptor_that_blocks_the_event_loop_costs_no_lease(dsn: Dsn, db
     short = settings(concurrency=10)
     async with running(app, short, coordinator=CoordinatorSettings(lease_seconds=1)) as service:
         await app.publish_all([Reserve(f"order-{n}") for n in range(5)])
-        await until(lambda: _true(len(handled) == 5))
+        await until(lambda: len(handled) == 5)
         await app.publish(Reserve("blocks"))
         await drained(db)
         assert service.counters.leases_kept_alive > 0
@@ -222,7 +223,3 @@ async def test_a_restart_of_the_database_costs_neither_messages_nor_duplicates(
 
 async def _nobody(command: Reserve) -> None:
     """Makes the command one that is handled here; the other process does it."""
-
-
-async def _true(value: bool) -> bool:
-    return value

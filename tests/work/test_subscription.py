@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 
 from tests.conftest import Connect
-from tests.work.following import Diary, Pool, append, effects, make_effects, row, running, until
+from tests.waiting import until
+from tests.work.following import Diary, Pool, append, effects, make_effects, row, running
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.errors import DuplicateName, InvalidMessage, InvalidSetting, LeaseLost, UnknownName
@@ -33,11 +34,11 @@ async def test_it_catches_up_and_then_follows_live(
     await append(pool, "One", "Two", "Three")
     diary = Diary(mode=mode, checkpoint=CheckpointEvery(count=count))
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
         assert await effects(db) == ["One", "Two", "Three"]
         await append(pool, "Four")
-        await until(db, lambda: len(diary.seen) == 4)
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: len(diary.seen) == 4)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
         assert (await row(db))["state"] == "live"
     assert await effects(db) == ["One", "Two", "Three", "Four"]
     assert (await row(db))["checkpoint"] == 4
@@ -47,10 +48,10 @@ async def test_it_catches_up_and_then_follows_live(
 async def test_it_goes_on_from_its_checkpoint(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     await append(pool, "One")
     async with running(dsn, Diary()) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
     await append(pool, "Two")
     async with running(dsn, Diary()) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
     assert await effects(db) == ["One", "Two"]
 
 
@@ -61,9 +62,9 @@ async def test_a_new_one_begins_where_it_is_told(
     await append(pool, "One", "Two")
     diary = Diary(start=start)
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
         await append(pool, "Later")
-        await until(db, lambda: diary.seen == expected)
+        await until(lambda: diary.seen == expected)
 
 
 async def test_only_chosen_events_come_and_the_checkpoint_passes_the_others(
@@ -72,7 +73,7 @@ async def test_only_chosen_events_come_and_the_checkpoint_passes_the_others(
     await append(pool, *["Noise"] * 3, "Shop.OrderPlaced", *["Noise"] * 3)
     diary = Diary(chosen=Chosen(patterns=["OrderPlaced"]))
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
     assert diary.seen == ["Shop.OrderPlaced"]
     assert (await row(db))["checkpoint"] == 7
 
@@ -92,7 +93,7 @@ async def test_a_failing_event_is_tried_again_and_then_parks_the_subscriber(
     await append(pool, "One", "Bad", "Three")
     diary = Diary(transactional=transactional, checkpoint=CheckpointEvery(count=count), before=fail)
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        await until(lambda: alice.state() is SubscriptionState.PARKED)
         parked = await row(db)
         assert (parked["state"], parked["checkpoint"], parked["failed_number"], parked["attempts"]) == (
             "parked",
@@ -105,12 +106,12 @@ async def test_a_failing_event_is_tried_again_and_then_parks_the_subscriber(
 
         tried.clear()
         assert await db.fetchval("SELECT redrive_subscriber('diary', 'mended')")
-        await until(db, lambda: tried == ["Bad"] * 3)
-        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        await until(lambda: tried == ["Bad"] * 3)
+        await until(lambda: alice.state() is SubscriptionState.PARKED)
 
         assert not await db.fetchval("SELECT skip_subscriber('diary', 3, 'not this one')")
         assert await db.fetchval("SELECT skip_subscriber('diary', 2, 'hopeless')")
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
         assert diary.seen[-1] == "Three"
     actions = await db.fetch("SELECT action, number, attempts, reason FROM wh_subscriber_actions ORDER BY action_id")
     assert [tuple(action) for action in actions] == [("redrive", 2, 3, "mended"), ("skip", 2, 3, "hopeless")]
@@ -126,7 +127,7 @@ async def test_an_event_that_cannot_be_applied_leaves_no_effects(dsn: Dsn, pool:
 
     await append(pool, "One")
     async with running(dsn, Late()) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        await until(lambda: alice.state() is SubscriptionState.PARKED)
     assert await effects(db) == []
 
 
@@ -140,20 +141,20 @@ async def test_a_parked_subscriber_stays_parked_under_the_next_holder(
     for _ in range(2):
         diary = Diary(before=fail)
         async with running(dsn, diary) as alice:
-            await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+            await until(lambda: alice.state() is SubscriptionState.PARKED)
     assert (await row(db))["attempts"] == 3
 
 
 async def test_a_paused_subscriber_stops_and_goes_on(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     diary = Diary()
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
         assert await db.fetchval("SELECT pause_subscriber('diary', true, 'maintenance')")
         await append(pool, "One")
         with pytest.raises(asyncpg.PostgresError, match="is paused"):
             await db.fetchval("SELECT advance_subscriber('diary', $1, 0, 1)", (await row(db))["epoch"])
         assert await db.fetchval("SELECT pause_subscriber('diary', false)")
-        await until(db, lambda: diary.seen[-1:] == ["One"])
+        await until(lambda: diary.seen[-1:] == ["One"])
     assert await effects(db) == ["One"]
 
 
@@ -164,8 +165,8 @@ async def test_the_checkpoint_is_written_after_so_many_events_or_at_the_end(
     async with running(dsn, diary):
         for number in range(1, 4):
             await append(pool, f"Event{number}")
-            await until(db, lambda: len(diary.seen) == number)  # noqa: B023 - called in this turn only
-        await until(db, lambda: _is_at(db, 2))
+            await until(lambda: len(diary.seen) == number)  # noqa: B023 - called in this turn only
+        await until(lambda: _is_at(db, 2))
     assert (await row(db))["checkpoint"] == 3
 
 
@@ -179,19 +180,19 @@ async def test_an_event_that_ends_its_process_every_time_is_parked(
     await append(pool, "Deadly")
     diary = Diary(before=lambda name: asyncio.Event().wait())
     async with running(dsn, diary) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE or alice.state().value == "catching up")
+        await until(lambda: alice.state() is SubscriptionState.LIVE or alice.state().value == "catching up")
     for number in range(3):
         await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
         assert (await row(db))["attempts"] == number
     async with running(dsn, Diary(retry=Retry(attempts=3))) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.PARKED)
+        await until(lambda: alice.state() is SubscriptionState.PARKED)
     assert "its process ended each time" in (await row(db))["error"]
 
 
 async def test_a_holder_of_an_older_epoch_is_refused(dsn: Dsn, pool: Pool, db: asyncpg.Connection) -> None:
     await append(pool, "One")
     async with running(dsn, Diary()) as alice:
-        await until(db, lambda: alice.state() is SubscriptionState.LIVE)
+        await until(lambda: alice.state() is SubscriptionState.LIVE)
     old = (await row(db))["epoch"]
     await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
     for statement in (

@@ -18,7 +18,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 
 import whippletree as wt
-from tests.work.shop import Placed, Reserve, Reserved, drained, new_app, running, until
+from tests.waiting import until
+from tests.work.shop import Placed, Reserve, Reserved, drained, new_app, running
 from whippletree import telemetry
 from whippletree.settings import Dsn
 from whippletree.transports.in_process import InProcessTransport
@@ -199,8 +200,8 @@ async def test_every_stage_is_counted_for_opentelemetry_and_for_prometheus(
         await until(lambda: _applied(app, 2))
         await drained(db)
         await app.publish(Charge("order-3"))
-        await until(lambda: _true(service.counters.outbox_failed == 1))
-        await until(lambda: _true(service.counters.active_leases == 0 and service.counters.perspective_idle == 1))
+        await until(lambda: service.counters.outbox_failed == 1)
+        await until(lambda: service.counters.active_leases == 0 and service.counters.perspective_idle == 1)
         exported = _exported(reader)
         scraped = generate_latest(registry).decode()
 
@@ -242,7 +243,3 @@ def _exported(reader: InMemoryMetricReader) -> dict[str, int]:
         for point in metric.data.data_points
         if hasattr(point, "value")
     }
-
-
-async def _true(value: bool) -> bool:
-    return value

@@ -11,7 +11,8 @@ import pytest
 
 from tests.conftest import Connect
 from tests.scenario import S
-from tests.shop import OrderChanged, OrderPlaced, Pool, Shop, Summary, checkpoints, until
+from tests.shop import OrderChanged, OrderPlaced, Pool, Shop, Summary, checkpoints
+from tests.waiting import until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance

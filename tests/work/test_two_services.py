@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 
 import whippletree as wt
-from tests.work.shop import drained, running, until
+from tests.waiting import until
+from tests.work.shop import drained, running
 from whippletree.settings import Dsn
 from whippletree.store.schema import migrate
 from whippletree.transports.postgres import PostgresTransport
@@ -50,10 +51,6 @@ async def test_events_and_commands_reach_the_other_service_in_order(dsn: Dsn, db
         for number in range(10):
             await shop.publish_all([Placed("order-1", number), Charge("order-1", number)])
         await drained(db)
-        await until(lambda: _all(seen))
+        await until(lambda: len(seen) == 20)
     assert seen == [(kind, number) for number in range(10) for kind in ("Placed", "Charge")]
     assert await db.fetchval("SELECT count(*) FROM whippletree.wh_event_store") == 10
-
-
-async def _all(seen: list[tuple[str, int]]) -> bool:
-    return len(seen) == 20
