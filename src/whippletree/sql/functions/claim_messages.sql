@@ -41,13 +41,16 @@ BEGIN
   PERFORM lease_streams(p_instance_id, p_queue, v_stream_ids, v_through, v_attempts, v_token, v_expiry, p_as_of);
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
-    m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token, v_oldest
+    m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token,
+    CASE WHEN r.place = 1 THEN v_oldest END
   -- The queue goes with each stream: as a constant it would let a planner that believes the table to be small read all
   -- of the queue and look up each of its rows among ours.
   FROM unnest(array_fill(p_queue, ARRAY[cardinality(v_stream_ids)]), v_stream_ids, v_heads, v_through, v_attempts)
     WITH ORDINALITY AS r(queue, stream_id, head_version, through, attempts, place)
-  JOIN wh_messages m
-    ON m.queue = ANY (ARRAY[r.queue]) AND m.stream_id = r.stream_id AND m.version > r.head_version AND m.version <= r.through
-  ORDER BY r.place, m.version;
+  CROSS JOIN LATERAL (
+    SELECT n.* FROM wh_messages n
+    WHERE n.queue = r.queue AND n.stream_id = r.stream_id AND n.version > r.head_version AND n.version <= r.through
+    ORDER BY n.version
+  ) m;
 END;
 $$;
