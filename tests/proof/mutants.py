@@ -81,7 +81,7 @@ MUTANTS = (
     _mutant("redrive what is leased", "redrive_stream", " AND s.instance_id IS NULL"),
     _mutant("skip what is leased", "skip_message", "\n      AND (s.instance_id IS NULL OR s.lease_expiry <= p_as_of)"),
     # Order.
-    _mutant("order by created_at", "claim_messages", "ORDER BY r.place, m.version", "ORDER BY r.place, m.created_at"),
+    _mutant("order by created_at", "claim_messages", "ORDER BY n.version", "ORDER BY n.created_at"),
     _mutant(
         "versions from a sequence",
         "store_messages",
@@ -185,6 +185,7 @@ MUTANTS = (
         "    EXIT;\n    INSERT",
     ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
+    _mutant("completions lock as they come", "hold_streams", '  ORDER BY r.queue COLLATE "C", r.stream_id\n'),
     _mutant("renewals lock as they come", "renew_leases", '    ORDER BY r.queue COLLATE "C", r.stream_id\n'),
     _mutant("streams numbered as they come", "number_messages", "ORDER BY m.stream_id\n", "ORDER BY min(m.ordinal)\n"),
     Mutant(

@@ -105,6 +105,9 @@ KILLS = {
         batch(ALICE, completes=[2], renews=[1]),
         verdict="deadlock",
     ),
+    "completions lock as they come": harness(
+        both_leased, op.renew(ALICE, 1), op.complete(ALICE, 1, 2), op.complete(ALICE, 2, 1), verdict="deadlock"
+    ),
     "renewals lock as they come": harness(
         both_leased, op.renew(ALICE, 1), op.renew(ALICE, 1, 2), op.renew(ALICE, 2, 1), verdict="deadlock"
     ),

@@ -4,7 +4,7 @@
 -- Returns the places of the reports that were refused, because the lease is not the reporter's.
 CREATE OR REPLACE FUNCTION complete_messages(
   p_instance_id uuid, p_queues text[], p_stream_ids uuid[], p_lease_tokens bigint[], p_through bigint[],
-  p_keep boolean DEFAULT false, p_as_of timestamptz DEFAULT clock_timestamp())
+  p_keep boolean DEFAULT false, p_as_of timestamptz DEFAULT NULL)
 RETURNS integer[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -17,6 +17,7 @@ DECLARE
   v_stream_ids uuid[];
   v_heads bigint[];
   v_through bigint[];
+  v_as_of timestamptz;
 BEGIN
   IF cardinality(p_stream_ids) = 0 THEN
     RETURN '{}';
@@ -28,18 +29,21 @@ BEGIN
     RETURN ARRAY(SELECT generate_subscripts(p_stream_ids, 1));
   END IF;
 
+  -- Read after the wait for the locks: what is ready since then is not hidden from claims that have looked further.
+  v_as_of := COALESCE(p_as_of, clock_timestamp());
   IF p_keep THEN
-    PERFORM keep_finished_messages(v_queues, v_stream_ids, v_heads, v_through, p_as_of);
+    PERFORM keep_finished_messages(v_queues, v_stream_ids, v_heads, v_through, v_as_of);
   END IF;
   DELETE FROM wh_messages m
   USING unnest(v_queues, v_stream_ids, v_heads, v_through) AS h(queue, stream_id, head_version, through)
   WHERE m.queue = ANY (ARRAY[h.queue]) AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
   IF NOT v_queues <@ ARRAY['outbox', 'inbox'] THEN
-    PERFORM save_checkpoints(v_queues, v_stream_ids, v_through, p_as_of);
-    PERFORM log_receptors(v_queues, v_stream_ids, v_heads, v_through, p_instance_id, p_as_of);
+    PERFORM save_checkpoints(v_queues, v_stream_ids, v_through, v_as_of);
+    PERFORM log_receptors(v_queues, v_stream_ids, v_heads, v_through, p_instance_id, v_as_of);
   END IF;
-  PERFORM remove_drained_streams(v_queues, v_stream_ids, v_through);
-  PERFORM move_heads(v_queues, v_stream_ids, v_through, p_as_of);
+  IF remove_drained_streams(v_queues, v_stream_ids, v_through) < cardinality(v_places) THEN
+    PERFORM move_heads(v_queues, v_stream_ids, v_through, v_as_of);
+  END IF;
   IF cardinality(v_places) = cardinality(p_stream_ids) THEN
     RETURN '{}';
   END IF;

@@ -26,11 +26,18 @@ BEGIN
   IF p_stream_id IS NULL THEN
     PERFORM require_ids_of_their_own(ARRAY[p_stream_id], ARRAY[p_message_id]);
   ELSE
-    INSERT INTO wh_streams AS w (stream_id, stream_key, outbox_version)
-    VALUES (p_stream_id, p_stream_key, 1)
-    ON CONFLICT (stream_id) DO UPDATE
-    SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key), outbox_version = w.outbox_version + 1
+    -- Most streams are there, and an update alone locks and logs less than an insertion that finds them.
+    UPDATE wh_streams w
+    SET stream_key = COALESCE(w.stream_key, p_stream_key), outbox_version = w.outbox_version + 1
+    WHERE w.stream_id = p_stream_id
     RETURNING w.outbox_version INTO v_version;
+    IF NOT FOUND THEN
+      INSERT INTO wh_streams AS w (stream_id, stream_key, outbox_version)
+      VALUES (p_stream_id, p_stream_key, 1)
+      ON CONFLICT (stream_id) DO UPDATE
+      SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key), outbox_version = w.outbox_version + 1
+      RETURNING w.outbox_version INTO v_version;
+    END IF;
   END IF;
   v_as_of := COALESCE(p_as_of, clock_timestamp());
   INSERT INTO wh_messages (queue, stream_id, version, message_id, message_type, topic, payload, headers,
