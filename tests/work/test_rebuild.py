@@ -347,7 +347,7 @@ async def test_an_append_that_stays_open_is_not_waited_for_for_ever(shop: Shop, 
     await shop.opens()
     async with pool.acquire() as connection, connection.transaction():
         await shop.append(S, OrderPlaced(S, "Ada", 1), on=connection)
-        with pytest.raises(StoreUnavailable, match="an append or a fold stays open"):
+        with pytest.raises(StoreUnavailable, match="an append, a fold or a reader stays open"):
             await Rebuilds(pool, patience=0).start(NAME)
 
 
@@ -372,9 +372,8 @@ async def test_what_cannot_be_rebuilt_is_refused(shop: Shop, rebuilds: Rebuilds)
         pass
 
     await shop.opens(written)
-    await shop.opens(name="by_customer", key=lambda event: event.customer, function=only_placed)
-    for name, error in (("nothing", UnknownName), ("written", UnknownName), ("by_customer", InvalidSetting)):
-        with pytest.raises(error, match=r"keeps rows|chooses its keys"):
+    for name in ("nothing", "written"):
+        with pytest.raises(UnknownName, match=r"keeps rows\. .*tables="):
             await rebuilds.start(name)
     await shop.opens()
     await rebuilds.start(NAME)
@@ -387,7 +386,3 @@ async def test_what_cannot_be_rebuilt_is_refused(shop: Shop, rebuilds: Rebuilds)
         await rebuilds.swap(NAME)
     with pytest.raises(InvalidSetting, match="is not being rebuilt"):
         await rebuilds.compare(NAME)
-
-
-def only_placed(row: Summary | None, event: OrderPlaced) -> Summary:
-    return Summary(event.customer, event.total)

@@ -29,9 +29,10 @@ class MultiStreamPerspective:
     perspective: Perspective[Any]
     types: MessageTypes
     schema: str = "whippletree"
+    generation: int | None = None
+    """Which generation of rows a rebuild fills; None follows for the live one, whichever that is."""
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retry: Retry = field(default_factory=Retry)
     checkpoint: CheckpointEvery = field(default_factory=lambda: CheckpointEvery(count=500))
     transactional: bool = True
     decode: EventDecoder = field(init=False, repr=False)
@@ -41,7 +42,11 @@ class MultiStreamPerspective:
 
     @property
     def name(self) -> str:
-        return self.perspective.queue
+        return self.perspective.queue + ("" if self.generation is None else f"@{self.generation}")
+
+    @property
+    def retry(self) -> Retry:
+        return self.perspective.retry
 
     @property
     def chosen(self) -> Chosen:
@@ -55,7 +60,7 @@ class MultiStreamPerspective:
         messages = [self.decode(n.event.event_type, n.event.shape, n.event.payload) for n in events]
         taken = [(n, message) for n, message in zip(events, messages, strict=True) if message is not None]
         keys = {perspective.key_of(message): 0 for _, message in taken}
-        generation = await self._ask(transaction, "live_generation", perspective.name)
+        generation = self.generation or await self._ask(transaction, "live_generation", perspective.name)
         rows: dict[str, Any] = dict.fromkeys(keys)
         places = list(keys)
         for place, text in await transaction.fetch(

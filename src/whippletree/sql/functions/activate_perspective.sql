@@ -1,5 +1,6 @@
--- Makes the work of a perspective, or of its rebuild, on the streams that have events after its checkpoint already.
-CREATE OR REPLACE FUNCTION activate_perspective(p_queue text, p_as_of timestamptz)
+-- Makes the work of a perspective, or of its rebuild, on the streams that have events after its checkpoint already; with
+-- p_since only where events arrived since then.
+CREATE OR REPLACE FUNCTION activate_perspective(p_queue text, p_as_of timestamptz, p_since bigint DEFAULT 0)
 RETURNS void
 LANGUAGE sql
 SET search_path FROM CURRENT
@@ -8,10 +9,12 @@ AS $$
   SELECT p_queue, e.stream_id, partition_of(e.stream_id, s.partition_count), p_as_of, COALESCE(c.version, 0), p_as_of
   FROM wh_settings s, (
     SELECT e.stream_id, max(e.version) AS version FROM wh_event_store e
-    WHERE e.event_type IN (SELECT t.event_type FROM wh_event_types t WHERE p_queue = ANY (t.queues))
+    -- A rebuild has the events of its perspective, also before appends know of it.
+    WHERE e.arrival >= p_since
+      AND e.event_type IN (SELECT t.event_type FROM wh_event_types t WHERE split_part(p_queue, '@', 1) = ANY (t.queues))
     GROUP BY e.stream_id
   ) e
-  LEFT JOIN wh_checkpoints c ON c.perspective_name = substr(p_queue, 13) AND c.stream_id = e.stream_id
+  LEFT JOIN wh_checkpoints c ON c.perspective_name = checkpoints_of(p_queue) AND c.stream_id = e.stream_id
   WHERE e.version > COALESCE(c.version, 0)
   ORDER BY e.stream_id
   ON CONFLICT DO NOTHING;
