@@ -45,7 +45,7 @@ def stream(number: int) -> UUID:
 async def shop(pool: Pool, db: asyncpg.Connection) -> Shop:
     await db.execute(
         """
-        CREATE TABLE public.orders_report (order_id uuid PRIMARY KEY, customer text, total bigint CHECK (total < 100000));
+        CREATE TABLE public.orders_report (order_id uuid PRIMARY KEY, customer text, total bigint CHECK (total < 9999));
         CREATE INDEX ON public.orders_report (customer);
         CREATE TABLE public.changes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id uuid);
         GRANT SELECT ON public.orders_report TO pg_monitor;
