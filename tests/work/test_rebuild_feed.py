@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from tests.work.following import AT_ONCE, row, running, until
+from tests.waiting import until
+from tests.work.following import AT_ONCE, row, running
 from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.perspective import PerspectiveSettings, define_perspective
@@ -84,13 +85,6 @@ def rebuilds(pool: Pool) -> Rebuilds:
     return Rebuilds(pool, patience=60)
 
 
-async def until_built(db: asyncpg.Connection, rebuilds: Rebuilds) -> None:
-    async def built() -> bool:
-        return (await rebuilds.progress(NAME)).rebuild_streams == 0
-
-    await until(db, built)
-
-
 async def kinds(rebuilds: Rebuilds) -> dict[str, int]:
     return {difference.kind: difference.count for difference in await rebuilds.compare(NAME)}
 
@@ -108,7 +102,7 @@ async def test_rows_rebuilt_while_events_flow_are_those_of_the_live_ones(
         receipts = await asyncio.gather(*(shop.sells(*sale) for sale in sales[150:]))
         for receipt in receipts:
             await receipt.applied(NAME, timeout=60)
-        await until_built(db, rebuilds)
+        await asyncio.wait_for(rebuilds.until_built(NAME), 60)
         assert await kinds(rebuilds) == {"equal": 3, "changed": 0, "added": 0, "gone": 0}
         before = [await rows.get(customer) for customer in CUSTOMERS]
         assert await rebuilds.swap(NAME) == 2
@@ -129,7 +123,7 @@ async def test_a_changed_fold_is_true_of_all_events_after_the_swap_and_undone_wi
     new, _ = await shop.opens(doubled)
     async with running(dsn, new):
         await rebuilds.start(NAME)
-        await until_built(db, rebuilds)
+        await asyncio.wait_for(rebuilds.until_built(NAME), 60)
         (changed,) = [found for found in await rebuilds.compare(NAME) if found.kind == "changed"]
         assert (changed.count, changed.samples[0]["key"], changed.samples[0]["built"]["total"]) == (1, "Ada", 20)
         await rebuilds.swap(NAME)
@@ -137,7 +131,7 @@ async def test_a_changed_fold_is_true_of_all_events_after_the_swap_and_undone_wi
         assert await rows.get("Ada") == Account(("order-1", "order-2"), 22)
         assert await rebuilds.undo(NAME) == 1
         # What was folded before the swap stays as it was; what came since is folded again.
-        await until(db, lambda: rows.find(total=12))
+        await until(lambda: rows.find(total=12))
         assert await rows.get("Ada") == Account(("order-1", "order-2"), 12)
         assert await rebuilds.undo(NAME) == 2
         assert await rows.get("Ada") == Account(("order-1", "order-2"), 22)
@@ -161,7 +155,7 @@ async def test_a_rebuild_that_is_behind_is_not_swapped_and_says_where_it_stands(
         async def parked() -> bool:
             return (await rebuilds.progress(NAME)).rebuild_parked == 1
 
-        await until(db, parked)
+        await until(parked)
         with pytest.raises(
             NotApplied, match=r"behind .* by 1 events .*parked, after 3 attempts: ValueError: less than"
         ):
@@ -182,10 +176,10 @@ async def test_another_instance_goes_on_with_a_rebuild(
         await shop.sells(f"order-{number}", "Ada", 1)
     await rebuilds.start(NAME)
     async with running(dsn, follower):
-        await until_built(db, rebuilds)
+        await asyncio.wait_for(rebuilds.until_built(NAME), 60)
     await shop.sells("order-20", "Ada", 1)
     async with running(dsn, follower):
-        await until(db, lambda: db.fetchval(f"SELECT total = 21 FROM wh_rows_{NAME}_g2"))
-        await until(db, lambda: db.fetchval(f"SELECT total = 21 FROM wh_rows_{NAME}_g1"))
+        await until(lambda: db.fetchval(f"SELECT total = 21 FROM wh_rows_{NAME}_g2"))
+        await until(lambda: db.fetchval(f"SELECT total = 21 FROM wh_rows_{NAME}_g1"))
         await rebuilds.swap(NAME)
     assert await db.fetchval("SELECT total FROM wh_rows_account") == 21

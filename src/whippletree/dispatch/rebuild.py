@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from whippletree.errors import NotApplied, StoreUnavailable, UnknownName
+from whippletree.errors import InvalidSetting, NotApplied, StoreUnavailable, UnknownName
 from whippletree.store.database import translated
 from whippletree.store.event_store import Executor
 from whippletree.store.statements import call
@@ -24,6 +24,7 @@ from whippletree.store.statements import call
 _PAUSE = 0.5
 """Seconds between two attempts, in which appends go on: an attempt keeps them waiting for as long at most."""
 _PATIENCE = 30.0
+_LOOK_EVERY = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,21 @@ class Rebuilds:
     async def start(self, name: str) -> int:
         """Begin: a new generation of rows, which those who run the perspective fill. Returns its number."""
         return int(await self._ask(call(self._schema, "start_rebuild", 1), name))
+
+    async def until_built(
+        self, name: str, tell: Callable[[PerspectiveOverview], None] = lambda stands: None
+    ) -> PerspectiveOverview:
+        """Wait until nothing is left to build but what is parked; `tell` hears how it goes on."""
+        while True:
+            asked = time.monotonic()
+            stands = await self.progress(name)
+            tell(stands)
+            if stands.building_generation is None:
+                raise InvalidSetting(f"{name} is not being rebuilt: the rebuild was swapped or abandoned")
+            if stands.rebuild_streams == stands.rebuild_parked:
+                return stands
+            # To look costs as much as there are streams: a tenth of the time at most.
+            await asyncio.sleep(max(_LOOK_EVERY, 10 * (time.monotonic() - asked)))
 
     async def compare(self, name: str, *, samples: int = 5) -> list[Difference]:
         """How the rebuilt rows differ from the live ones at this moment."""
