@@ -8,9 +8,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from tests.conftest import Connect
 from tests.scenario import S
 from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints, order_summary
-from tests.waiting import until
+from tests.waiting import until, until_somebody_waits
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -242,6 +243,44 @@ async def until_waiting(db: asyncpg.Connection) -> None:
     async with asyncio.timeout(60):
         while not await db.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"):
             pass
+
+
+async def test_a_swap_and_its_undo_leave_every_checkpoint_where_it_is(
+    shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection
+) -> None:
+    await shop.opens()
+    for number in range(5):
+        await shop.append(stream(number), OrderPlaced(stream(number), "Ada", number))
+    await rebuilds.start(NAME)
+    await shop.catches_up()
+    stored = "SELECT array_agg((ctid, xmin)::text ORDER BY ctid) FROM wh_checkpoints"
+    before = await db.fetchval(stored)
+    await rebuilds.swap(NAME)
+    await rebuilds.undo(NAME)
+    # Appends wait for a swap, so it must not take the longer the more streams there are.
+    assert await db.fetchval(stored) == before
+    assert len(before) == 10
+
+
+async def test_a_swap_that_waits_for_a_long_reader_keeps_no_append_waiting(
+    shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection, connect: Connect
+) -> None:
+    rows = await shop.opens()
+    await shop.append(S, OrderPlaced(S, "Ada", 1))
+    await rebuilds.start(NAME)
+    await shop.catches_up()
+    reader = await connect()
+    async with reader.transaction():
+        await reader.fetch(f"SELECT * FROM wh_rows_{NAME}")
+        swapping = asyncio.create_task(rebuilds.swap(NAME))
+        await until_somebody_waits(db)
+        async with shop.pool.acquire() as connection, connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = '200ms'")
+            await shop.append(stream(1), OrderPlaced(stream(1), "Bob", 2), on=connection)
+        assert not swapping.done()
+    assert await swapping == 2
+    await shop.catches_up()
+    assert await rows.get(stream(1)) == Summary("Bob", 2)
 
 
 async def test_a_rebuild_that_is_behind_is_not_swapped_and_says_what_is_missing(

@@ -3,7 +3,8 @@
 CREATE OR REPLACE FUNCTION streams_behind(p_perspective_name text)
 RETURNS TABLE (stream_id uuid, built bigint, live bigint)
 LANGUAGE sql STABLE
-SET search_path FROM CURRENT
+-- Whatever the planner believes of the queue: appends wait for this.
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
   SELECT l.stream_id, COALESCE(b.version, 0), l.version
   FROM wh_perspectives p

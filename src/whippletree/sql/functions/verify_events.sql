@@ -24,7 +24,7 @@ AS $$
     format('events up to version %s wait, but no claim would find them', q.last)
   FROM (
     SELECT 'perspective/' || m.perspective_name AS queue, m.perspective_name, m.kept, e.stream_id, max(e.version) AS last
-    FROM (SELECT substr(q, 13) AS perspective_name, checkpoints_of(q) AS kept FROM event_queues('perspective/*') q) m
+    FROM (SELECT substr(q, 13) AS perspective_name, checkpoints_of(q) AS kept FROM event_queues('perspective/*') q OFFSET 0) m
     JOIN wh_event_types t ON 'perspective/' || m.perspective_name = ANY (t.queues)
     JOIN wh_event_store e ON e.event_type = t.event_type
     GROUP BY m.perspective_name, m.kept, e.stream_id
