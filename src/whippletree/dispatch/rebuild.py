@@ -81,7 +81,9 @@ class Rebuilds:
 
     async def start(self, name: str) -> int:
         """Begin: a new generation of rows, which those who run the perspective fill. Returns its number."""
-        return int(await self._ask(call(self._schema, "start_rebuild", 1), name))
+        generation = int(await self._ask(call(self._schema, "start_rebuild", 1), name))
+        await self._tidy(name)
+        return generation
 
     async def until_built(
         self, name: str, tell: Callable[[PerspectiveOverview], None] = lambda stands: None

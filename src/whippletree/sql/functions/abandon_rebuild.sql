@@ -12,7 +12,9 @@ BEGIN
   IF v_known.building_generation IS NOT NULL THEN
     PERFORM hold_perspective(v_known);
     UPDATE wh_perspectives SET building_generation = NULL WHERE perspective_name = p_perspective_name;
-    PERFORM resolve_event_types_again();
+    IF v_known.key_type <> 'text' THEN
+      PERFORM resolve_event_types_again();
+    END IF;
   END IF;
   RETURN v_known.building_generation;
 END;

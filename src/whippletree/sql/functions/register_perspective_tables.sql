@@ -15,7 +15,7 @@ BEGIN
   IF EXISTS (
     SELECT FROM unnest(p_tables) AS t LEFT JOIN pg_class c ON c.oid = to_regclass(t)
     LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE t IS DISTINCT FROM format('%I.%I', n.nspname, c.relname) OR n.nspname = current_schema()
+    WHERE t IS DISTINCT FROM quote_ident(n.nspname) || '.' || quote_ident(c.relname) OR n.nspname = current_schema()
       OR NOT has_table_privilege(session_user, c.oid, 'INSERT')
   ) THEN
     RAISE EXCEPTION 'of the tables of %, % one is not there, or not yours to write', p_perspective_name, p_tables

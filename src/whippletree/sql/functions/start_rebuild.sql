@@ -25,13 +25,14 @@ BEGIN
       declared_indexes(rows_table(p_perspective_name, v_known.live_generation)));
   END IF;
   IF v_known.key_type = 'text' THEN
-    PERFORM register_subscriber(v_queue, 0, true, v_known.patterns, p_as_of);
+    -- Also for the live rows, should nobody have followed for them yet: a swap lets them go on from here.
+    PERFORM register_subscriber(s, 0, true, v_known.patterns, p_as_of) FROM unnest(ARRAY[split_part(v_queue, '@', 1), v_queue]) s;
   ELSE
     -- Nobody knows of this queue yet, so it is filled while appends go on; what came since is added when they wait.
     PERFORM activate_perspective(v_queue, p_as_of);
   END IF;
 
-  PERFORM hold_perspective(v_known);
+  PERFORM hold_perspective(v_known, 5);
   UPDATE wh_perspectives SET building_generation = v_generation, last_generation = v_generation
   WHERE perspective_name = p_perspective_name;
   IF v_known.key_type <> 'text' THEN
