@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 
 import asyncpg
 import pytest
@@ -70,6 +71,12 @@ async def test_an_app_builds_rows_again_compares_swaps_undoes_and_tells_what_was
             assert await app.rows(perspective).get(key) == Summary(3)
         await rebuilds.rebuild_stream(counted, "order-1")
         assert await rebuilds.state_at(counted, "order-1", version=2) == Summary(2)
+        assert await rebuilds.state_at(everything, "all") == Summary(3)
+        assert await rebuilds.state_at(everything, "nobody") is None
+        before = datetime.fromisoformat("2001-01-01T00:00:00+00:00")
+        assert await rebuilds.state_at(everything, "all", time=before) is None
+        with pytest.raises(UsageError, match="a key has no versions"):
+            await rebuilds.state_at(everything, "all", version=2)
         assert [one.perspective_name for one in await rebuilds.overview()] == ["everything", "summary"]
         with pytest.raises(UsageError, match="rebuild all of it"):
             await rebuilds.rebuild_stream(everything, "order-1")

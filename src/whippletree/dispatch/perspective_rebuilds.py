@@ -9,11 +9,14 @@ from uuid import UUID
 
 import asyncpg
 
+from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.perspective import Perspective
 from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.dispatch.rebuild import Difference, PerspectiveOverview, Rebuilds
-from whippletree.dispatch.replay import Replays
+from whippletree.dispatch.replay import Replays, require_time_zone
 from whippletree.errors import UsageError
+from whippletree.message.type_names import MessageTypes
+from whippletree.store.feed import Feed
 
 Named: TypeAlias = "str | Callable[..., Any]"
 """A perspective: its function, or its name."""
@@ -25,11 +28,14 @@ class PerspectiveRebuilds:
     def __init__(
         self,
         folder: PerspectiveFolder,
+        types: MessageTypes,
         connections: asyncpg.Pool[asyncpg.Record],
         named: Callable[[Named], Perspective[Any]],
     ) -> None:
         self._rebuilds = Rebuilds(connections, schema=folder.schema)
         self._replays = Replays(folder, connections)
+        self._types = types
+        self._feed = Feed(connections, schema=folder.schema)
         self._named = named
 
     async def overview(self) -> Sequence[PerspectiveOverview]:
@@ -71,18 +77,26 @@ class PerspectiveRebuilds:
     async def rebuild_stream(self, perspective: Named, stream: UUID | str) -> None:
         """Make the row of one stream anew from its events, in one transaction. Raises `PerspectiveFailed`, and then
         nothing has changed."""
-        await self._replays.rebuild_stream(self._of_a_stream(perspective), stream)
-
-    async def state_at(
-        self, perspective: Named, stream: UUID | str, *, version: int | None = None, time: datetime | None = None
-    ) -> Any:
-        """The row of a stream as it was after a version or at a time, by the fold as it is now; None for no row."""
-        return await self._replays.state_at(self._of_a_stream(perspective), stream, version=version, time=time)
-
-    def _of_a_stream(self, perspective: Named) -> str:
         found = self._named(perspective)
         if found.key is not None:
             raise UsageError(
                 f"{found.name} chooses its keys, and events of many streams meet in a row; rebuild all of it"
             )
-        return found.name
+        await self._replays.rebuild_stream(found.name, stream)
+
+    async def state_at(
+        self, perspective: Named, stream: UUID | str, *, version: int | None = None, time: datetime | None = None
+    ) -> Any:
+        """The row of a stream as it was after a version or at a time, by the fold as it is now; None for no row.
+
+        For a perspective that chooses its keys give a key, and no version: all its events are read.
+        """
+        found = self._named(perspective)
+        if found.key is None:
+            return await self._replays.state_at(found.name, stream, version=version, time=time)
+        if version is not None:
+            raise UsageError(f"{found.name} chooses its keys, and a key has no versions; say time=")
+        require_time_zone(time)
+        return await MultiStreamPerspective(perspective=found, types=self._types).state_at(
+            str(stream), self._feed, time
+        )

@@ -101,7 +101,7 @@ class Perspectives(Publishing):
     @property
     def perspective_rebuilds(self) -> PerspectiveRebuilds:
         """Builds rows again, compares, swaps and undoes, and tells what a row was; on the app's connections."""
-        return PerspectiveRebuilds(self.folder(), self._own_connections(), self._perspective_named)
+        return PerspectiveRebuilds(self.folder(), self.types, self._own_connections(), self._perspective_named)
 
     def folder(self) -> PerspectiveFolder:
         """What folds the perspectives that go stream by stream."""
