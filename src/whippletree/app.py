@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
-from uuid import UUID
 
 import asyncpg
 
 from whippletree.claim.coordinator import WorkCoordinator
-from whippletree.dispatch.inline import InlinePerspectives
 from whippletree.dispatch.invoke import Providers, read_signature
-from whippletree.dispatch.perspective import Perspective, PerspectiveSettings, define_perspective
-from whippletree.dispatch.perspective_folder import PerspectiveFolder
+from whippletree.dispatch.perspectives import Perspectives
 from whippletree.dispatch.policy import Retry
-from whippletree.dispatch.publishing import Publishing
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
-from whippletree.dispatch.rows import Rows
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start, Subscriber
 from whippletree.dispatch.transport import DeliveringTransport, Transport
-from whippletree.errors import DuplicateName, InvalidSetting, UnknownName
+from whippletree.errors import DuplicateName, InvalidSetting
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
 from whippletree.message.upcast import Upcaster
 from whippletree.settings import Settings
@@ -51,7 +46,7 @@ class Outside:
     receives: frozenset[str]
 
 
-class App(Publishing):
+class App(Perspectives):
     """One service: its messages, its receptors, and how to publish. Making it does no input or output.
 
     The database is that of `settings`; of `dsn` and `schema`; or of the WHIPPLETREE_* variables and pyproject.toml.
@@ -66,10 +61,8 @@ class App(Publishing):
         if settings is not None and (dsn is not None or schema is not None):
             raise InvalidSetting("give settings, or dsn and schema, not both")
         self.name = name
-        self.types = MessageTypes()
-        self.providers = Providers()
-        self.receptors = Receptors(self.types, self.providers)
-        self.perspectives: dict[str, Perspective[Any]] = {}
+        types, providers = MessageTypes(), Providers()
+        self.receptors = Receptors(types, providers)
         self.subscribers: dict[str, Subscriber] = {}
         self.outside: Outside | None = None
         found = settings
@@ -81,18 +74,7 @@ class App(Publishing):
             return found
 
         blocking = BlockingPool(lambda: prepared_pool(self.settings, size=2))
-        super().__init__(Router(self.types, self.receptors), load, blocking)
-        self.router.inline = self._inline
-
-    def _inline(self) -> InlinePerspectives | None:
-        if not any(perspective.inline for perspective in self.perspectives.values()):
-            return None
-        return InlinePerspectives(self.folder())
-
-    def folder(self) -> PerspectiveFolder:
-        """What folds the perspectives that go stream by stream."""
-        each = [perspective for perspective in self.perspectives.values() if perspective.key is None]
-        return PerspectiveFolder(each, self.types, providers=self.providers, schema=self.settings.schema)
+        super().__init__(Router(types, self.receptors), types, providers, load, blocking)
 
     def event(
         self, *, stream: StreamKey, name: str | None = None, shape: int = 1, topic: str | None = None
@@ -152,51 +134,6 @@ class App(Publishing):
 
         return register if function is None else register(function)
 
-    @overload
-    def perspective(self, function: F, /) -> F: ...
-
-    @overload
-    def perspective(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        columns: Iterable[str] | Mapping[str, str] = (),
-        indexes: Iterable[str | Sequence[str]] = (),
-        key: Callable[[Any], UUID | str] | None = None,
-        inline: bool = False,
-    ) -> Callable[[F], F]: ...
-
-    def perspective(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        columns: Iterable[str] | Mapping[str, str] = (),
-        indexes: Iterable[str | Sequence[str]] = (),
-        key: Callable[[Any], UUID | str] | None = None,
-        inline: bool = False,
-    ) -> Callable[..., Any]:
-        """Let a fold, `(row | None, event) -> row | None`, keep a row for every stream; it stays a plain function.
-
-        With a `key` it keeps a row for whatever the key of an event is, from the events of all streams in the order of
-        their commits. `inline` folds where the event is published, in that transaction.
-        """
-        names = dict(sys._getframe(1).f_locals)  # noqa: SLF001 - as above
-        settings = PerspectiveSettings(name=name, columns=columns, indexes=indexes, key=key, inline=inline)
-
-        def register(decorated: F) -> F:
-            perspective = define_perspective(
-                decorated, settings, types=self.types, providers=self.providers, names=names
-            )
-            if perspective.name in self.perspectives:
-                raise DuplicateName(f"there is a perspective {perspective.name} already; give this one another name=")
-            self.perspectives[perspective.name] = perspective
-            return decorated
-
-        return register if function is None else register(function)
-
     def subscriber(
         self,
         name: str,
@@ -233,13 +170,6 @@ class App(Publishing):
             return decorated
 
         return register
-
-    def rows(self, perspective: str | Callable[..., Any]) -> Rows[Any]:
-        """Reads of a perspective's rows, on the app's connections or on yours."""
-        name = perspective if isinstance(perspective, str) else perspective.__name__
-        if name not in self.perspectives:
-            raise UnknownName(f"no perspective of the name {name} is registered; decorate it with @app.perspective")
-        return Rows(self.perspectives[name], self._own_connections(), schema=self.settings.schema)
 
     def provide(self, python_type: type[T], factory: Callable[[], T] | Callable[[], Any]) -> None:
         """Give functions that ask for this type what the factory makes, for each call. It may be asynchronous."""

@@ -270,6 +270,8 @@ class Service:
 
     def _coordinator_settings(self) -> CoordinatorSettings:
         # Policies park; the coordinator's own limit is only for what ends the process each time.
-        attempts = [receptor.retry.attempts + 1 for receptor in self.app.receptors]
+        of_perspectives = (perspective.retry for perspective in self.app.perspectives.values())
+        policies = [*(receptor.retry for receptor in self.app.receptors), *of_perspectives]
+        attempts = [retry.attempts + 1 for retry in policies]
         given = self.settings.coordinator
         return replace(given, max_attempts=max([given.max_attempts, *attempts]))

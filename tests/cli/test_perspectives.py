@@ -116,3 +116,23 @@ async def test_the_state_of_a_stream_is_shown_as_the_program_folds_it(
         assert json.loads(shown.stdout) == row, shown.stderr
     assert json.loads((await whippletree(*show)).stdout)["total"] == 2
     assert (await whippletree(*show, "--at", "yesterday")).returncode == 2
+
+
+async def test_the_row_of_one_stream_is_made_anew_by_the_program(
+    whippletree: Command, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: asyncpg.Connection
+) -> None:
+    (tmp_path / "shop_program.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    shop = Shop(pool)
+    rows = await shop.opens()
+    await shop.append(S, OrderPlaced(S, "Ada", 1), OrderPlaced(S, "Ada", 2))
+    await shop.catches_up()
+    await db.execute(f"""UPDATE wh_rows_{NAME}_g1 SET row = row || '{{"total": 9}}'""")
+    command = ("perspectives", "rebuild", NAME, "--stream", str(S))
+    done = await whippletree(*command, "--app", "shop_program:app")
+    assert done.stdout == f"the row of {S} in {NAME} is made anew\n", done.stderr
+    assert await rows.find() == [Summary("Ada", 2)]
+    alone = await whippletree(*command)
+    assert (alone.returncode, "give both --stream and --app" in alone.stderr) == (2, True)
+    unknown = await whippletree("perspectives", "rebuild", NAME, "--stream", "nobody", "--app", "shop_program:app")
+    assert (unknown.returncode, "has no events" in unknown.stderr) == (2, True)

@@ -56,12 +56,12 @@ class Shop:
         self.types.register(Bought, kind=MessageKind.EVENT, stream="order")
 
     async def opens(self, name: str = "account") -> tuple[MultiStreamPerspective, Rows[Any]]:
-        settings = PerspectiveSettings(name=name, key=lambda event: str(event.customer), columns=["total"])
+        settings = PerspectiveSettings(
+            name=name, key=lambda event: str(event.customer), columns=["total"], retry=AT_ONCE
+        )
         perspective = define_perspective(account, settings, types=self.types, providers=Providers(), names=globals())
         await register_perspective(perspective, self.pool)
-        return MultiStreamPerspective(perspective=perspective, types=self.types, retry=AT_ONCE), Rows(
-            perspective, self.pool
-        )
+        return MultiStreamPerspective(perspective=perspective, types=self.types), Rows(perspective, self.pool)
 
     async def sells(self, order: str, customer: str, total: int) -> Receipt:
         event = Bought(order, customer, total)

@@ -21,7 +21,8 @@ from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
-from whippletree.errors import StoreUnavailable, UnknownName
+from whippletree.dispatch.rebuild import Rebuilds
+from whippletree.errors import StoreError, StoreUnavailable, UnknownName
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.event import NewEvent
 from whippletree.message.ids import new_message_id
@@ -33,6 +34,7 @@ from whippletree.store.inbox import StoreOutcome, store_inbox
 from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
+from whippletree.store.transaction import Transaction
 from whippletree.work.subscription import SubscriptionState
 
 
@@ -238,3 +240,46 @@ async def test_a_worker_follows_the_feed(place: Place) -> None:
         await until(lambda: alice.state() is SubscriptionState.LIVE)
     assert await owner.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
     await owner.close()
+
+
+async def written(event: OrderPlaced, tx: Transaction) -> None:
+    await tx.execute("INSERT INTO report (customer) VALUES ($1)", event.customer)
+
+
+async def test_a_worker_fills_the_tables_that_the_owner_rebuilds(place: Place) -> None:
+    async with (
+        asyncpg.create_pool(place.worker.reveal(), min_size=0, server_settings={"search_path": "reports"}) as pool,
+        asyncpg.create_pool(place.owner.reveal(), min_size=0) as owner,
+    ):
+        worker = place.worker.reveal().split("//")[1].split(":")[0].split("@")[0]
+        await owner.execute(
+            "CREATE SCHEMA reports; CREATE TABLE reports.report (id bigint GENERATED ALWAYS AS IDENTITY, customer text)"
+        )
+        await owner.execute(f"GRANT USAGE ON SCHEMA reports TO {worker}")
+        shop = Shop(pool)
+        statement = "SELECT whippletree.register_perspective_tables('written', ARRAY[$1])"
+        for stolen in (
+            "reports.report",
+            "whippletree.wh_outbox",
+            "pg_catalog.pg_class",
+            "reports.report; DROP TABLE x",
+        ):
+            with pytest.raises(asyncpg.PostgresError, match=r"not yours to write|invalid name syntax"):
+                await pool.execute(statement, stolen)
+        await owner.execute(f"GRANT INSERT ON reports.report TO {worker}")
+        await shop.opens(written, tables=["report"])
+        await shop.append(S, OrderPlaced(S, "Ada", 1))
+        await shop.catches_up()
+        rebuilds = Rebuilds(owner)
+        with pytest.raises(StoreError, match="permission denied"):
+            await Rebuilds(pool).start("written")
+        await rebuilds.start("written")
+        await shop.catches_up()
+        assert [found.count for found in await rebuilds.compare("written")] == [1, 0, 0, 0]
+        await rebuilds.swap("written")
+        await shop.append(S, OrderPlaced(S, "Bob", 1))
+        await shop.catches_up()
+        assert [row[0] for row in await owner.fetch("SELECT customer FROM reports.report ORDER BY id")] == [
+            "Ada",
+            "Bob",
+        ]

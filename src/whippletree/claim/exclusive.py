@@ -78,6 +78,12 @@ class ExclusiveLocks:
         await self._session.invite(self)
         self._task = asyncio.create_task(self._keep_trying(), name="whippletree exclusive locks")
 
+    async def add(self, name: str) -> None:
+        """Stand by for one more name."""
+        self._wanted.add(name)
+        # When it fails, the next connection stands by for all of them.
+        await self._call(self._stand_by, [name])
+
     async def stop(self) -> None:
         """Give everything up, so that others take it at once."""
         # Not cancelled: a call cut off in the middle costs the connection, and the standbys would not be told.

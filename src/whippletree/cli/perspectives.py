@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -52,11 +51,20 @@ def list_(as_json: bool, **arguments: str | None) -> None:
 @click.argument("name")
 @takes(*ask.PLACE)
 @click.option("--no-wait", is_flag=True, help="Return at once; the workers go on.")
-def rebuild(name: str, no_wait: bool, **arguments: str | None) -> None:
+@click.option("--stream", help="Only the row of this stream, in place, by the program named with --app.")
+@click.option("--app", "application", metavar="MODULE:APP", help="The program that has the perspective.")
+def rebuild(name: str, no_wait: bool, stream: str | None, application: str | None, **arguments: str | None) -> None:
     """Build the rows of NAME again, beside the live ones, and wait until they have caught up.
 
-    A rebuild that is under way is waited for; to interrupt this command does not end it.
+    A rebuild that is under way is waited for; to interrupt this command does not end it. With --stream, the row of that
+    stream is made anew at once, in one transaction.
     """
+    if stream is not None or application is not None:
+        if stream is None or application is None:
+            raise UsageError("a single stream is folded by the program: give both --stream and --app MODULE:APP")
+        asyncio.run(_rebuild_stream(application, name, stream))
+        click.echo(f"the row of {stream} in {name} is made anew")
+        return
 
     async def run(rebuilds: Rebuilds) -> PerspectiveOverview:
         if (await rebuilds.progress(name)).building_generation is None:
@@ -155,19 +163,23 @@ def show(name: str, stream: str, application: str, at: str | None) -> None:
     console.show_json(asyncio.run(_state(load(application), name, stream, at)))
 
 
+async def _rebuild_stream(application: str, name: str, stream: str) -> None:
+    from whippletree.cli.run import load
+
+    async with load(application).connected() as app:
+        await app.perspective_rebuilds.rebuild_stream(name, stream)
+
+
 async def _state(app: App, name: str, stream: str, at: str | None) -> object:
     import msgspec
-
-    from whippletree.dispatch.replay import Replays
-    from whippletree.store.database import prepared_pool
 
     version = int(at) if at is not None and at.isdigit() else None
     try:
         when = None if at is None or version is not None else datetime.fromisoformat(at)
     except ValueError:
         raise InvalidSetting(f"--at {at!r} is neither a version nor a time such as 2026-01-31T12:00:00+01:00") from None
-    async with prepared_pool(app.settings, size=2) as pool:
-        row = await Replays(app.folder(), pool).state_at(name, stream, version=version, time=when)
+    async with app.connected():
+        row = await app.perspective_rebuilds.state_at(name, stream, version=version, time=when)
     return msgspec.to_builtins(row)
 
 
@@ -183,21 +195,17 @@ def _ask(settings: Settings, question: Callable[[Rebuilds], Awaitable[T]]) -> T:
 
 
 async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
-    """Until nothing is left but what is parked. Events that come meanwhile make the bar longer."""
+    """Wait with a bar, which events that come meanwhile make longer."""
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(transient=True, console=Console(stderr=True)) as progress:
         bar = progress.add_task(f"rebuilding {name}", total=None)
-        while True:
-            asked = time.monotonic()
-            stands = await rebuilds.progress(name)
-            total = stands.rebuilt + stands.rebuild_waiting
-            progress.update(bar, total=total, completed=stands.rebuilt)
-            if stands.rebuild_streams == stands.rebuild_parked:
-                return stands
-            # To look costs as much as there are streams: a tenth of the time at most.
-            await asyncio.sleep(max(0.2, 10 * (time.monotonic() - asked)))
+
+        def tell(stands: PerspectiveOverview) -> None:
+            progress.update(bar, total=stands.rebuilt + stands.rebuild_waiting, completed=stands.rebuilt)
+
+        return await rebuilds.until_built(name, tell)
 
 
 def _rebuild(one: PerspectiveOverview) -> tuple[str, str]:

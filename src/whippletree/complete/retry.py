@@ -34,7 +34,7 @@ def decide(
     scatter: Callable[[float, float], float] = random.uniform,
 ) -> Decision:
     """The decision on a message that failed with `error` at its attempt number `attempts`."""
-    if retry.allows(error) and attempts < retry.attempts:
-        pause = retry.pause(attempts)
-        return Decision(Next.RETRY, scatter(pause / 2, pause))
+    pause = retry.again_after(error, attempts, scatter)
+    if pause is not None:
+        return Decision(Next.RETRY, pause)
     return Decision(Next.SKIP if on_poison is OnPoison.SKIP else Next.PARK)

@@ -13,6 +13,7 @@ import msgspec
 from whippletree.dispatch.context import Context
 from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.perspective import EventDecoder, Perspective
+from whippletree.dispatch.policy import Retry
 from whippletree.errors import InvalidMessage, UnknownName
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.ids import StreamId
@@ -57,11 +58,21 @@ class Folded:
     """The metadata of its first event, which names the trace to follow."""
     failed: str | None = None
     verdict: Verdict = Verdict.RETRY
+    retry_seconds: float | None = None
 
-    def fail(self, version: int, error: str, verdict: Verdict = Verdict.RETRY) -> None:
-        """Stop before an event. What came before it is kept."""
+    def park(self, version: int, error: str) -> None:
+        """Stop before an event that no further attempt would mend. What came before it is kept."""
         self.through = version - 1
-        self.failed, self.verdict = error, verdict
+        self.failed, self.verdict, self.retry_seconds = error, Verdict.PARK, None
+
+    def fail(self, version: int, error: str, cause: Exception, retry: Retry) -> None:
+        """Stop before an event, and try it again as the perspective wants it. What came before it is kept."""
+        self.park(version, error)
+        # Of what was handed out only the first event has been tried before.
+        attempts = self.work.attempts if version == self.work.checkpoint + 1 else 1
+        self.retry_seconds = retry.again_after(cause, attempts)
+        if self.retry_seconds is not None:
+            self.verdict = Verdict.RETRY
 
     def outcomes(self) -> list[Outcome]:
         """What there is to report, under the lease of the work."""
@@ -72,7 +83,12 @@ class Folded:
         if self.failed is not None:
             told.append(
                 PerspectiveCheckpointFailure(
-                    self.work.stream_id, name, self.failed, verdict=self.verdict, lease_token=token
+                    self.work.stream_id,
+                    name,
+                    self.failed,
+                    retry_seconds=self.retry_seconds,
+                    verdict=self.verdict,
+                    lease_token=token,
                 )
             )
         return told
@@ -102,7 +118,7 @@ def _collect(perspective: Perspective[Any], decode: EventDecoder, folded: Folded
         try:
             event = decode(stored.event_type, stored.shape, stored.payload)
         except (UnknownName, InvalidMessage) as error:
-            folded.fail(stored.version, _at(stored, error), Verdict.PARK)
+            folded.park(stored.version, _at(stored, error))
             return
         if event is not None:
             folded.events.append((stored.version, event, _context(folded.work, stored)))
@@ -121,16 +137,14 @@ def _fold(
     try:
         row = None if text is None else perspective.decode_row(text)  # type: ignore[misc]  # it has rows
     except (msgspec.MsgspecError, ValueError) as error:
-        folded.fail(
-            folded.after + 1, f"its row cannot be read, rebuild the perspective: {error_text(error)}", Verdict.PARK
-        )
+        folded.park(folded.after + 1, f"its row cannot be read, rebuild the perspective: {error_text(error)}")
         return
     called = False
     for stored in events:
         try:
             event = decode(stored.event_type, stored.shape, stored.payload)
         except (UnknownName, InvalidMessage) as error:
-            folded.fail(stored.version, _at(stored, error), Verdict.PARK)
+            folded.park(stored.version, _at(stored, error))
             break
         if event is None:
             continue
@@ -143,7 +157,7 @@ def _fold(
             if checking:
                 _write_down(perspective, folded, row, text)
         except Exception as error:
-            folded.fail(stored.version, _at(stored, error))
+            folded.fail(stored.version, _at(stored, error), error, perspective.retry)
             break
         called = True
     if called and not checking:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from whippletree.dispatch.context import context_of
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.perspective import EventDecoder, Perspective
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
-from whippletree.errors import CoordinationError
+from whippletree.errors import CoordinationError, PerspectiveFailed
 from whippletree.message.event import NumberedEvent
 from whippletree.message.type_names import MessageTypes
-from whippletree.store.feed import Chosen
+from whippletree.store.feed import Chosen, Feed
 from whippletree.store.statements import call
 from whippletree.store.transaction import Transaction
+
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +33,10 @@ class MultiStreamPerspective:
     perspective: Perspective[Any]
     types: MessageTypes
     schema: str = "whippletree"
+    generation: int | None = None
+    """Which generation of rows a rebuild fills; None follows for the live one, whichever that is."""
     start: Start | int = Start.BEGINNING
     mode: InstanceMode = InstanceMode.COORDINATED
-    retry: Retry = field(default_factory=Retry)
     checkpoint: CheckpointEvery = field(default_factory=lambda: CheckpointEvery(count=500))
     transactional: bool = True
     decode: EventDecoder = field(init=False, repr=False)
@@ -41,7 +46,11 @@ class MultiStreamPerspective:
 
     @property
     def name(self) -> str:
-        return self.perspective.queue
+        return self.perspective.queue + ("" if self.generation is None else f"@{self.generation}")
+
+    @property
+    def retry(self) -> Retry:
+        return self.perspective.retry
 
     @property
     def chosen(self) -> Chosen:
@@ -55,7 +64,7 @@ class MultiStreamPerspective:
         messages = [self.decode(n.event.event_type, n.event.shape, n.event.payload) for n in events]
         taken = [(n, message) for n, message in zip(events, messages, strict=True) if message is not None]
         keys = {perspective.key_of(message): 0 for _, message in taken}
-        generation = await self._ask(transaction, "live_generation", perspective.name)
+        generation = self.generation or await self._ask(transaction, "live_generation", perspective.name)
         rows: dict[str, Any] = dict.fromkeys(keys)
         places = list(keys)
         for place, text in await transaction.fetch(
@@ -64,14 +73,40 @@ class MultiStreamPerspective:
             rows[places[place - 1]] = perspective.decode_row(text)
         for numbered, message in taken:
             key = perspective.key_of(message)
-            injected = {name: context_of(numbered.event, attempts) for name, _ in perspective.invocation.injected}
-            rows[key] = perspective.invocation.function(rows[key], message, **injected)
+            rows[key] = self._fold(rows[key], numbered, message, attempts)
             keys[key] = numbered.number
         texts = [None if row is None else perspective.encode_row(row) for row in rows.values()]
         if not await self._ask(
             transaction, "write_rows", perspective.name, generation, places, texts, [keys[key] for key in places]
         ):
             raise CoordinationError(f"the rows of {perspective.name} were swapped meanwhile; they are folded again")
+
+    async def state_at(self, key: str, feed: Feed, time: datetime | None) -> Any:
+        """The row of a key as it was at a time, by the fold as it is now; None for no row. Reads the whole feed."""
+        row: Any = None
+        passed, last = 0, await feed.last_number()
+        while passed < last:
+            page = await feed.page(passed, last, self.chosen, _PAGE)
+            for numbered in page.events:
+                event = numbered.event
+                if time is not None and event.created_at > time:
+                    continue
+                try:
+                    message = self.decode(event.event_type, event.shape, event.payload)
+                    if message is not None and self.perspective.key_of(message) == key:
+                        row = self._fold(row, numbered, message, 1)
+                except Exception as error:
+                    name = self.perspective.name
+                    raise PerspectiveFailed(
+                        f"{name} cannot fold event {numbered.number} of the feed: {error_text(error)}"
+                    ) from error
+            passed = page.through
+        return row
+
+    def _fold(self, row: Any, numbered: NumberedEvent, message: Any, attempts: int) -> Any:
+        invocation = self.perspective.invocation
+        injected = {name: context_of(numbered.event, attempts) for name, _ in invocation.injected}
+        return invocation.function(row, message, **injected)
 
     async def _ask(self, transaction: Transaction, function: str, *arguments: Any) -> Any:
         return await transaction.fetchval(call(self.schema, function, len(arguments)), *arguments)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from whippletree.dispatch.columns import Column, read_columns, read_indexes
 from whippletree.dispatch.context import Context
 from whippletree.dispatch.invoke import Invocation, Providers, classes_in, hints_of, read_signature
+from whippletree.dispatch.policy import Retry
 from whippletree.errors import InvalidMessage, InvalidSetting, UnknownName
 from whippletree.message.codec import encode
 from whippletree.message.type_names import MessageTypes, decoder_of
@@ -40,6 +41,9 @@ class Perspective(Generic[Row]):
     """Chooses the row by the event; None folds every stream into a row of its own."""
     inline: bool = False
     """Runs in the appending transaction, so that whoever reads after it sees it."""
+    tables: tuple[str, ...] = ()
+    """What one that writes by its own SQL writes, so that it can be built again."""
+    retry: Retry = field(default_factory=Retry)
     decode_row: Callable[[str], Row] | None = None
 
     @property
@@ -77,6 +81,8 @@ class PerspectiveSettings:
     indexes: Iterable[str | Sequence[str]] = ()
     key: Callable[[Any], UUID | str] | None = None
     inline: bool = False
+    tables: Iterable[str] = ()
+    retry: Retry | None = None
 
 
 def define_perspective(
@@ -124,6 +130,8 @@ def _fold(
         raise InvalidSetting(f"{name} is not said to return a {rows[0].__name__}; {usage}")
     if settings.key is not None and settings.inline:
         raise InvalidSetting(f"{name} chooses its keys, so appends to different streams would meet; drop inline=True")
+    if settings.tables:
+        raise InvalidSetting(f"{name} is a fold, and its rows have a table of their own; tables= is for an async def")
     columns = read_columns(settings.columns, rows[0], name)
     return Perspective(
         name=name,
@@ -134,6 +142,7 @@ def _fold(
         indexes=read_indexes(settings.indexes, columns, name),
         key=settings.key,
         inline=settings.inline,
+        retry=settings.retry or Retry(),
         decode_row=decoder_of(rows[0]),
     )
 
@@ -156,8 +165,23 @@ def _hand_written(
     if settings.columns or settings.indexes or settings.key:
         raise InvalidSetting(f"{name} writes its own tables; columns, indexes and key are for a fold, a plain def")
     return Perspective(
-        name=name, invocation=invocation, patterns=_patterns(invocation, types, usage), inline=settings.inline
+        name=name,
+        invocation=invocation,
+        patterns=_patterns(invocation, types, usage),
+        inline=settings.inline,
+        tables=_tables(settings.tables, name),
+        retry=settings.retry or Retry(),
     )
+
+
+def _tables(declared: Iterable[str], of: str) -> tuple[str, ...]:
+    if isinstance(declared, str):
+        raise InvalidSetting(f"tables of {of} is a text; write tables=[{declared!r}]")
+    tables = tuple(declared)
+    names = [table.rpartition(".")[2] for table in tables]
+    if len(set(names)) < len(names):
+        raise InvalidSetting(f"two tables of {of} have one name; a rebuild keeps its copies in one schema")
+    return tables
 
 
 def _patterns(invocation: Invocation, types: MessageTypes, usage: str) -> tuple[str, ...]:

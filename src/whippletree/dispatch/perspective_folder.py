@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from whippletree.dispatch.context import idempotency_key
-from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folding import EventRow, Folded, fold
-from whippletree.dispatch.invoke import Providers, Surroundings
+from whippletree.dispatch.hand_written import HandWritten
+from whippletree.dispatch.invoke import Providers
 from whippletree.dispatch.perspective import EventDecoder, Perspective
 from whippletree.errors import UsageError
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.type_names import MessageTypes
 from whippletree.store.statements import call
-from whippletree.store.transaction import Connection, Transaction
+from whippletree.store.transaction import Connection
 
 
 class PerspectiveFolder:
@@ -38,7 +37,7 @@ class PerspectiveFolder:
                 )
         self.schema = schema
         self._decoders = {name: EventDecoder(found, types) for name, found in self.perspectives.items()}
-        self._providers = providers or Providers()
+        self._hand_written = HandWritten(providers or Providers(), schema=schema)
         self._live_generation = call(schema, "live_generation", 1)
         self._read_events = call(schema, "read_perspective_events", 5)
         self._read_rows = call(schema, "read_rows", 3)
@@ -102,8 +101,8 @@ class PerspectiveFolder:
             streams = list(group)
             perspective = self.perspectives[streams[0].work.registered_name]
             if perspective.row_type is None:
-                for one in streams:
-                    await self._run(perspective, one, connection)
+                if not await self._hand_written.run(perspective, streams, connection):
+                    swapped += streams
             elif changed := [one for one in streams if one.changed]:
                 written = await connection.fetchval(
                     self._write_rows,
@@ -116,28 +115,6 @@ class PerspectiveFolder:
                 if not written:
                     swapped += streams
         return swapped
-
-    async def _run(self, perspective: Perspective[Any], one: Folded, connection: Connection) -> None:
-        """Run a hand-written perspective over a stream's events. When one raises, what came before it is kept."""
-        while one.events:
-            savepoint = connection.transaction()
-            await savepoint.start()
-            reached = one.after
-            try:
-                for version, event, context in one.events:
-                    reached = version
-                    key = idempotency_key(perspective.name, context.message_id)
-                    around = Surroundings(context=context, key=key, transaction=Transaction(connection))
-                    await perspective.invocation(event, around, self._providers)
-            except Exception as error:
-                if connection.is_closed():
-                    raise
-                await savepoint.rollback()
-                one.fail(reached, f"event {reached}: {error_text(error)}")
-                one.events = [event for event in one.events if event[0] < reached]
-            else:
-                await savepoint.commit()
-                return
 
 
 def _name(one: Folded) -> str:

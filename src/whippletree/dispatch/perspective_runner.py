@@ -73,7 +73,8 @@ class PerspectiveRunner:
         except asyncpg.PostgresError as error:
             _require_answer(error)
             one.changed, one.events, one.row = False, [], None
-            one.fail(one.after + 1, f"its row cannot be written: {error_text(error)}")
+            retry = self.folder.perspectives[one.work.registered_name].retry
+            one.fail(one.after + 1, f"its row cannot be written: {error_text(error)}", error, retry)
             return await self._commit_once([one])
 
     async def _commit_once(self, folded: Sequence[Folded]) -> list[Folded]:

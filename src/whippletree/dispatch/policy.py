@@ -1,7 +1,9 @@
-"""What a receptor may say of its failures and its effects."""
+"""What a receptor, a perspective or a subscriber may say of its failures and its effects."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -57,3 +59,12 @@ class Retry:
         # The exponent is bounded, because a float is.
         grown = self.first_pause * self.factor ** min(attempts - 1, 64)
         return min(grown, self.longest_pause)
+
+    def again_after(
+        self, error: BaseException, attempts: int, scatter: Callable[[float, float], float] = random.uniform
+    ) -> float | None:
+        """Seconds until what failed with `error` at its attempt number `attempts` is tried again; None for never."""
+        if not self.allows(error) or attempts >= self.attempts:
+            return None
+        pause = self.pause(attempts)
+        return scatter(pause / 2, pause)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 import msgspec
 
-from whippletree.errors import NotApplied, StoreUnavailable, UnknownName
+from whippletree.errors import InvalidSetting, NotApplied, StoreUnavailable, UnknownName
 from whippletree.store.database import translated
 from whippletree.store.event_store import Executor
 from whippletree.store.statements import call
 
-_PAUSE = 0.1
+_PAUSE = 0.5
+"""Seconds between two attempts, in which appends go on: an attempt keeps them waiting for as long at most."""
 _PATIENCE = 30.0
+_LOOK_EVERY = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,24 @@ class Rebuilds:
 
     async def start(self, name: str) -> int:
         """Begin: a new generation of rows, which those who run the perspective fill. Returns its number."""
-        return int(await self._ask(call(self._schema, "start_rebuild", 1), name))
+        generation = int(await self._ask(call(self._schema, "start_rebuild", 1), name))
+        await self._tidy(name)
+        return generation
+
+    async def until_built(
+        self, name: str, tell: Callable[[PerspectiveOverview], None] = lambda stands: None
+    ) -> PerspectiveOverview:
+        """Wait until nothing is left to build but what is parked; `tell` hears how it goes on."""
+        while True:
+            asked = time.monotonic()
+            stands = await self.progress(name)
+            tell(stands)
+            if stands.building_generation is None:
+                raise InvalidSetting(f"{name} is not being rebuilt: the rebuild was swapped or abandoned")
+            if stands.rebuild_streams == stands.rebuild_parked:
+                return stands
+            # To look costs as much as there are streams: a tenth of the time at most.
+            await asyncio.sleep(max(_LOOK_EVERY, 10 * (time.monotonic() - asked)))
 
     async def compare(self, name: str, *, samples: int = 5) -> list[Difference]:
         """How the rebuilt rows differ from the live ones at this moment."""
@@ -90,9 +110,11 @@ class Rebuilds:
         """Make the rebuilt rows the live ones; the old ones are kept for `undo`. Returns the live generation.
 
         Raises `NotApplied`, which says what is missing, when the rebuild stays behind the live rows in more than
-        `behind` streams: readers would see these go back for a moment.
+        `behind` streams, or events of one that chooses its keys: readers would see these go back for a moment.
         """
-        return int(await self._ask(call(self._schema, "swap_rebuild", 2), name, behind))
+        generation = int(await self._ask(call(self._schema, "swap_rebuild", 2), name, behind))
+        await self._tidy(name)
+        return generation
 
     async def undo(self, name: str) -> int:
         """Bring back the rows from before the last swap; the events since are folded into them again. Returns the live
@@ -102,12 +124,19 @@ class Rebuilds:
     async def abandon(self, name: str) -> int | None:
         """Give a rebuild up. Returns its generation; None when there was none."""
         generation: int | None = await self._ask(call(self._schema, "abandon_rebuild", 1), name)
+        await self._tidy(name)
         return generation
 
     async def forget(self, name: str) -> int | None:
         """Drop the rows from before the last swap, which cannot be undone then. None when there were none."""
         generation: int | None = await self._ask(call(self._schema, "forget_previous", 1), name)
+        await self._tidy(name)
         return generation
+
+    async def _tidy(self, name: str) -> None:
+        """Drop what is not needed any more. When somebody still reads it, the next call does so."""
+        with translated(), suppress(asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            await self._connections.fetchval(call(self._schema, "drop_generations", 1), name)
 
     async def _ask(self, statement: str, *arguments: Any) -> Any:
         deadline = time.monotonic() + self._patience
@@ -119,7 +148,7 @@ class Rebuilds:
                     except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
                         if time.monotonic() > deadline:
                             raise StoreUnavailable(
-                                "an append or a fold stays open, and it has to end first; "
+                                "an append, a fold or a reader stays open, and it has to end first; "
                                 "`whippletree doctor` names long transactions. Nothing was changed"
                             ) from None
             except NotApplied:

@@ -42,8 +42,7 @@ class Replays:
 
         Nothing is written. Raises `PerspectiveFailed` at an event that cannot be folded.
         """
-        if time is not None and time.utcoffset() is None:
-            raise InvalidSetting("time has no time zone; use datetime.now(timezone.utc) and the like")
+        require_time_zone(time)
         self._require(perspective)
         span = Span(up_to=version, until=time, backwards=True, limit=1)
         last = await self._store.read(stream, span)
@@ -99,3 +98,9 @@ class Replays:
         if perspective not in self._folder.perspectives:
             known = ", ".join(sorted(self._folder.perspectives)) or "none"
             raise UnknownName(f"this program has no perspective of the name {perspective}; it has {known}")
+
+
+def require_time_zone(time: datetime | None) -> None:
+    """Refuse a time that means another one on another machine."""
+    if time is not None and time.utcoffset() is None:
+        raise InvalidSetting("time has no time zone; use datetime.now(timezone.utc) and the like")

@@ -130,7 +130,7 @@ class PerspectiveWork(msgspec.Struct, frozen=True):
 
     @property
     def perspective_name(self) -> str:
-        """Under which its checkpoints are kept: the perspective's name, for a rebuild NAME@GENERATION."""
+        """Whose work it is: the perspective's name, for a rebuild NAME@GENERATION."""
         return self.queue.removeprefix("perspective/")
 
     @property

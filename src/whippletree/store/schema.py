@@ -43,6 +43,7 @@ TABLES = (
     "wh_event_types",
     "wh_perspective_mappings",
     "wh_perspectives",
+    "wh_perspective_generations",
     "wh_receptor_mappings",
     "wh_checkpoints",
     "wh_receptor_log",

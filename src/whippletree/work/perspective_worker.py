@@ -199,7 +199,7 @@ class PerspectiveWorker:
             except Exception as error:
                 name = chunk[0].perspective_name
                 _log.exception("Error processing perspective checkpoints: %s, %s streams", name, len(chunk))
-                self._give_up(error_text(error))
+                self._give_up(error)
             pause = _PAUSE
             self._changed()
 
@@ -277,13 +277,14 @@ class PerspectiveWorker:
         """What was not committed is folded once more; `_next` drops what is no longer ours."""
         self._waiting.extendleft(self._unfinished.values())
 
-    def _give_up(self, error: str) -> None:
+    def _give_up(self, error: Exception) -> None:
         left = list(self._unfinished.values())
         self._counters.perspective_failed += len(left)
-        self._outcomes += [
-            PerspectiveCheckpointFailure(work.stream_id, work.perspective_name, error, lease_token=work.lease_token)
-            for work in left
-        ]
+        for work in left:
+            folded = Folded(work, work.checkpoint, work.version)
+            retry = self._runner.folder.perspectives[work.registered_name].retry
+            folded.fail(work.checkpoint + 1, error_text(error), error, retry)
+            self._outcomes += folded.outcomes()
         self._let_go(left)
 
     def _holds(self, work: PerspectiveWork) -> bool:

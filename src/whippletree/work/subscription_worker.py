@@ -25,11 +25,12 @@ from whippletree.store.database import translated
 from whippletree.store.feed import Feed
 from whippletree.store.statements import call
 from whippletree.work.feed_head import FeedHead
+from whippletree.work.feed_rebuilds import FeedRebuilds
 from whippletree.work.subscription import Subscription, SubscriptionState
 
 _log = logging.getLogger("whippletree.subscription")
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,99}")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,119}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +63,18 @@ class SubscriptionWorker:
         self._settings = settings or SubscriptionSettings()
         self._feed = Feed(connections, schema=schema)
         self._subscriptions: dict[str, Subscription] = {}
+        self._tell = changed
+        self._instance_id = instance_id
+        self._schema = schema
         for follower in followers:
             if not NAME.fullmatch(follower.name):
                 raise InvalidSetting(
-                    f"{follower.name!r} cannot be a subscriber's name: use up to 100 letters, digits and any of "
+                    f"{follower.name!r} cannot be a subscriber's name: use up to 120 letters, digits and any of "
                     "_ . : / -, beginning with a letter or _"
                 )
             if follower.name in self._subscriptions:
                 raise DuplicateName(f"there is a subscriber {follower.name} already; give each a name of its own")
-            self._subscriptions[follower.name] = Subscription(
-                follower, connections, self._feed, instance_id, changed, schema=schema
-            )
+            self._add(follower)
         self._locks = ExclusiveLocks(session, self._gained, self._lost, self._settings.exclusive, schema=schema)
         self._locks.surplus = self._give_up
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -80,6 +82,8 @@ class SubscriptionWorker:
         self._background: set[asyncio.Task[None]] = set()
         self._head: FeedHead | None = None
         self._register = call(schema, "register_subscriber", 4)
+        live = [subscription.follower for subscription in self._subscriptions.values()]
+        self._rebuilds = FeedRebuilds(live, connections, self._follow_rebuild, self._unfollow, schema=schema)
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -99,6 +103,7 @@ class SubscriptionWorker:
         self._head = FeedHead(self._feed, self._locks.feed_wake, self._settings.poll_every)
         await self._locks.start(coordinated)
         self._spawn(self._head.keep_looking(), "whippletree feed head")
+        self._spawn(self._rebuilds.keep_looking(self._settings.poll_every), "whippletree feed rebuilds")
         for name in self._subscriptions.keys() - coordinated:
             self._gained(name)
         return self
@@ -106,7 +111,7 @@ class SubscriptionWorker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(self._end(name) for name in self._subscriptions))
+        await asyncio.gather(*(self._end(name) for name in list(self._subscriptions)))
         await self._locks.stop()
         for task in self._background:
             task.cancel()
@@ -119,6 +124,20 @@ class SubscriptionWorker:
             raise UnknownName(f"there is no subscriber {name}; there are {', '.join(sorted(self._subscriptions))}")
         await self._end(name)
         await self._locks.release({name}, for_good=True)
+
+    def _add(self, follower: Follower) -> None:
+        self._subscriptions[follower.name] = Subscription(
+            follower, self._connections, self._feed, self._instance_id, self._tell, schema=self._schema
+        )
+
+    async def _follow_rebuild(self, follower: Follower) -> None:
+        """Follow what has a row already."""
+        self._add(follower)
+        await self._locks.add(follower.name)
+
+    async def _unfollow(self, name: str) -> None:
+        await self.unsubscribe(name)
+        del self._subscriptions[name]
 
     async def _make_known(self, follower: Follower) -> None:
         start = follower.start
@@ -174,9 +193,10 @@ class SubscriptionWorker:
             subscription.say(SubscriptionState.STANDBY)
 
     async def _end(self, name: str) -> None:
-        subscription, task = self._subscriptions[name], self._running.pop(name, None)
+        task = self._running.pop(name, None)
         if task is None:
             return
+        subscription = self._subscriptions[name]
         subscription.stop()
         assert self._head is not None
         self._head.tell()

@@ -15,23 +15,22 @@ BEGIN
   END IF;
   RETURN QUERY EXECUTE format($statement$
     WITH pair AS (
-      SELECT COALESCE(l.key, b.key) AS key, l.row AS live, b.row AS built,
-        CASE WHEN l.key IS NULL THEN 'added' WHEN b.key IS NULL THEN 'gone' WHEN l.row = b.row THEN 'equal'
-          ELSE 'changed' END AS kind
-      FROM %I l FULL JOIN %I b ON b.key = l.key
+      %s
+    ), told AS (
+      SELECT p.*, CASE WHEN p.live IS NULL THEN 'added' WHEN p.built IS NULL THEN 'gone' WHEN p.live = p.built THEN 'equal'
+        ELSE 'changed' END AS kind
+      FROM pair p
     ), counted AS (
-      SELECT p.kind, count(*) FROM pair p GROUP BY p.kind
+      SELECT t.kind, count(*) FROM told t GROUP BY t.kind
     ), sample AS (
       SELECT n.kind, jsonb_agg(jsonb_build_object('key', n.key, 'live', n.live, 'built', n.built) ORDER BY n.key) AS samples
-      FROM (SELECT p.*, row_number() OVER (PARTITION BY p.kind ORDER BY p.key) FROM pair p WHERE p.kind <> 'equal') n
+      FROM (SELECT t.*, row_number() OVER (PARTITION BY t.kind ORDER BY t.key) FROM told t WHERE t.kind <> 'equal') n
       WHERE n.row_number <= $1
       GROUP BY n.kind
     )
     SELECT k.kind, COALESCE(c.count, 0), COALESCE(s.samples, '[]')
     FROM unnest(ARRAY['equal', 'changed', 'added', 'gone']) WITH ORDINALITY AS k(kind, place)
     LEFT JOIN counted c ON c.kind = k.kind LEFT JOIN sample s ON s.kind = k.kind
-    ORDER BY k.place $statement$,
-    rows_table(p_perspective_name, v_known.live_generation), rows_table(p_perspective_name, v_known.building_generation))
-  USING p_samples;
+    ORDER BY k.place $statement$, pairs_to_compare(v_known)) USING p_samples;
 END;
 $$;

@@ -5,5 +5,5 @@ LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT EXISTS (SELECT FROM wh_checkpoints c
-    WHERE c.perspective_name = p_perspective_name AND c.stream_id = p_stream_id AND c.version >= p_version);
+    WHERE c.perspective_name = checkpoints_of('perspective/' || p_perspective_name) AND c.stream_id = p_stream_id AND c.version >= p_version);
 $$;

@@ -18,6 +18,6 @@ BEGIN
   )
   SELECT t.stream_id, greatest(t.head_version, COALESCE(c.version, 0))
   FROM taken t
-  LEFT JOIN wh_checkpoints c ON c.perspective_name = p_perspective_name AND c.stream_id = t.stream_id;
+  LEFT JOIN wh_checkpoints c ON c.perspective_name = checkpoints_of('perspective/' || p_perspective_name) AND c.stream_id = t.stream_id;
 END;
 $$;

@@ -23,13 +23,13 @@ AS $$
   SELECT 'work is claimable', q.queue || ' ' || described_stream(q.stream_id),
     format('events up to version %s wait, but no claim would find them', q.last)
   FROM (
-    SELECT 'perspective/' || m.perspective_name AS queue, m.perspective_name, e.stream_id, max(e.version) AS last
-    FROM (SELECT substr(q, 13) AS perspective_name FROM event_queues('perspective/*') q) m
+    SELECT 'perspective/' || m.perspective_name AS queue, m.perspective_name, m.kept, e.stream_id, max(e.version) AS last
+    FROM (SELECT substr(q, 13) AS perspective_name, checkpoints_of(q) AS kept FROM event_queues('perspective/*') q OFFSET 0) m
     JOIN wh_event_types t ON 'perspective/' || m.perspective_name = ANY (t.queues)
     JOIN wh_event_store e ON e.event_type = t.event_type
-    GROUP BY m.perspective_name, e.stream_id
+    GROUP BY m.perspective_name, m.kept, e.stream_id
   ) q
-  LEFT JOIN wh_checkpoints c ON c.perspective_name = q.perspective_name AND c.stream_id = q.stream_id
+  LEFT JOIN wh_checkpoints c ON c.perspective_name = q.kept AND c.stream_id = q.stream_id
   WHERE q.last > COALESCE(c.version, 0)
     AND NOT EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = q.queue AND s.stream_id = q.stream_id)
   UNION ALL

@@ -179,7 +179,7 @@ CREATE TABLE wh_event_sequence (
   CHECK ((seen_below IS NULL) = (seen_open IS NULL))
 );
 CREATE TABLE wh_subscribers (
-  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,99}$'),
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+)?$'),
   checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
   epoch bigint NOT NULL DEFAULT 0,
   state text NOT NULL DEFAULT 'standby' CHECK (state IN ('standby', 'catching up', 'live', 'lost', 'parked')),
@@ -217,12 +217,21 @@ CREATE TABLE wh_perspective_mappings (
 );
 CREATE TABLE wh_perspectives (
   perspective_name text PRIMARY KEY CHECK (perspective_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),
-  key_type text NOT NULL CHECK (key_type IN ('uuid', 'text')),
+  key_type text NOT NULL CHECK (key_type IN ('uuid', 'text', 'none')),
   columns jsonb NOT NULL,
+  tables text[] NOT NULL DEFAULT '{}',
+  patterns text[] NOT NULL DEFAULT '{}',
   live_generation integer NOT NULL DEFAULT 1,
   building_generation integer,
   previous_generation integer,
   last_generation integer NOT NULL DEFAULT 1
+);
+CREATE TABLE wh_perspective_generations (
+  perspective_name text NOT NULL,
+  generation integer NOT NULL,
+  columns jsonb NOT NULL,
+  checkpoint bigint,
+  PRIMARY KEY (perspective_name, generation)
 );
 CREATE TABLE wh_receptor_mappings (
   receptor_name text NOT NULL CHECK (receptor_name ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$'),

@@ -1,6 +1,7 @@
 -- How far each perspective has folded each stream. What is under way or waiting is seen in wh_perspective_checkpoints.
 CREATE TABLE wh_checkpoints (
   stream_id uuid NOT NULL,
+  -- NAME, for every generation of rows but the first NAME@GENERATION: a swap moves none of them. See checkpoints_of.
   perspective_name text NOT NULL,
   -- The last event that is in the perspective's rows.
   version bigint NOT NULL,

@@ -1,6 +1,6 @@
 -- One row per subscriber: how far it has followed the feed, and who does so.
 CREATE TABLE wh_subscribers (
-  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,99}$'),
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+)?$'),
   -- The number of the last event that is finished.
   checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
   -- Raised by every holder that begins. Whatever a holder writes names it, and is refused when it is not the present one.
