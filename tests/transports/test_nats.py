@@ -226,7 +226,7 @@ async def test_order_is_kept_while_receivers_come_and_go(
 ) -> None:
     streams = [uuid4() for _ in range(3)]
     messages = [order(streams[number % 3]) for number in range(240)]
-    async with relaying(pool, nats_bus.transport, capacity=10), AsyncExitStack() as stack:
+    async with relaying(pool, nats_bus.transport, batch_size=10), AsyncExitStack() as stack:
         for turn in range(3):
             transport = await stack.enter_async_context(NatsTransport([nats_bus.address]))
             async with NatsBusBeside(pool, nats_bus, transport).receiving(batch_size=3):
