@@ -23,8 +23,8 @@ _AT_ONCE = 2
 class OutboxWorker:
     """Publishes over one transport; a stream is in one batch at a time.
 
-    Two batches are on their way at once, so that one is claimed or reported while the other is published. Not more: what
-    comes meanwhile waits in the outbox and makes the next batch larger, which is what transports like.
+    Two batches are on their way at once, so that one is claimed or reported while the other is published. Not more:
+    what comes meanwhile waits in the outbox and makes the next batch larger, which is what transports like.
     """
 
     def __init__(
