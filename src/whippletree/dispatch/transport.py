@@ -7,13 +7,15 @@ same stream, one that has lost its lease and does not know it yet, repeats messa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+import asyncpg
 import msgspec
 
+from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.message.envelope import ClaimedMessage
 
 
@@ -93,6 +95,12 @@ class DeliveringTransport(Transport, Protocol):
 
     def subscribe(self, topics: Collection[str], *, group: str) -> AbstractAsyncContextManager[Subscription]:
         """The messages of these topics for a group, which is a service. Every group gets every message."""
+
+
+TransportFactory: TypeAlias = Callable[
+    ["asyncpg.Pool[asyncpg.Record]", WorkCoordinator], AbstractAsyncContextManager[Transport | DeliveringTransport]
+]
+"""Makes the transport of one running instance."""
 
 
 class StoppedStreams:

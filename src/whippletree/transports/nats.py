@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -25,6 +26,7 @@ from whippletree.dispatch.transport import (
     PublishResult,
     StoppedStreams,
     Subscription,
+    TransportFactory,
     failed,
     unavailable,
 )
@@ -68,6 +70,21 @@ class NatsTransport:
         self._link = NatsLink(servers, timeout=timeout, options=options or {})
         self._known_to: NatsClient | None = None
         self._atomic = False
+
+    @classmethod
+    def at(
+        cls,
+        *servers: str,
+        stream: str = "whippletree",
+        prefix: str = "whippletree",
+        timeout: float = 5,
+        options: Mapping[str, Any] | None = None,
+    ) -> TransportFactory:
+        """For `App.transport`: `app.transport(NatsTransport.at("nats://bus:4222"), receives=["orders"])`."""
+        make = partial(cls, servers, stream=stream, prefix=prefix, timeout=timeout, options=options)
+        # Made once for nothing, so that a wrong setting is said here.
+        make()
+        return lambda _connections, _coordinator: make()
 
     async def __aenter__(self) -> Self:
         return self
