@@ -83,6 +83,9 @@ class Subscription(Protocol):
     at once, or one that is late, store duplicates but never overtake.
     """
 
+    async def keeps(self) -> float:
+        """For how many seconds a message may come again after it was acknowledged, should the bus forget that."""
+
     async def receive(self, limit: int) -> Sequence[Delivery]:
         """Wait for deliveries, at least one, at most `limit`. After a `TransportUnavailable` it may be called again."""
 

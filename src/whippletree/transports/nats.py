@@ -12,9 +12,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 from uuid import uuid4
 
 import nats.errors
@@ -34,15 +33,27 @@ from whippletree.errors import InvalidSetting, TransportUnavailable
 from whippletree.message.envelope import ClaimedMessage
 from whippletree.transports.nats_link import NatsClient, NatsLink, NatsRefused, answer_of
 from whippletree.transports.nats_outgoing import Outgoing, is_subject, no_subject
-from whippletree.transports.nats_subscription import NatsSubscription
+from whippletree.transports.nats_subscription import NANOSECONDS, NatsSubscription
 
 _LARGEST_BATCH = 1000
 _SERVER_ERROR = 500
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_SHORTEST_TAKEOVER = 0.5
 _ALONE = 64
 """So many messages go quicker by themselves than in an atomic batch, which costs the server some 20 ms at any size,"""
 _ALONE_OF_A_STREAM = 8
 """unless more than these have to wait for each other."""
+
+
+class NatsSettings(TypedDict, total=False):
+    """What `NatsTransport` can be told, besides its servers."""
+
+    stream: str
+    prefix: str
+    timeout: float
+    takeover: float
+    max_age: float | None
+    options: Mapping[str, Any] | None
 
 
 class NatsTransport:
@@ -50,6 +61,10 @@ class NatsTransport:
 
     A stream that is not there is made, with subjects under `prefix`, kept on disk, allowing atomic batches. One that is
     there is left as it is. `options` go to `nats.connect`: credentials, TLS and the like.
+
+    One instance of a service receives; when it says nothing for `takeover` seconds, another one does. Let that be
+    longer than it takes to store a batch. `max_age` is how many seconds a stream that is made here keeps its messages;
+    without it, for ever. It must not be longer than the inbox knows their ids.
     """
 
     def __init__(
@@ -59,32 +74,30 @@ class NatsTransport:
         stream: str = "whippletree",
         prefix: str = "whippletree",
         timeout: float = 5,
+        takeover: float = 2,
+        max_age: float | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if not _NAME.fullmatch(stream):
             raise InvalidSetting(f"{stream!r} cannot name a JetStream stream: use letters, digits, _ and -")
         if not is_subject(prefix):
             raise InvalidSetting(f"{prefix!r} cannot begin a subject: use words joined by dots")
+        if takeover < _SHORTEST_TAKEOVER:
+            raise InvalidSetting(f"takeover is {takeover}; give at least {_SHORTEST_TAKEOVER} seconds")
         self._stream = stream
+        self._takeover = takeover
+        self._max_age = max_age
         self._prefix = prefix
         self._link = NatsLink(servers, timeout=timeout, options=options or {})
         self._known_to: NatsClient | None = None
         self._atomic = False
 
     @classmethod
-    def at(
-        cls,
-        *servers: str,
-        stream: str = "whippletree",
-        prefix: str = "whippletree",
-        timeout: float = 5,
-        options: Mapping[str, Any] | None = None,
-    ) -> TransportFactory:
+    def at(cls, *servers: str, **settings: Unpack[NatsSettings]) -> TransportFactory:
         """For `App.transport`: `app.transport(NatsTransport.at("nats://bus:4222"), receives=["orders"])`."""
-        make = partial(cls, servers, stream=stream, prefix=prefix, timeout=timeout, options=options)
         # Made once for nothing, so that a wrong setting is said here.
-        make()
-        return lambda _connections, _coordinator: make()
+        cls(servers, **settings)
+        return lambda _connections, _coordinator: cls(servers, **settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,7 +140,13 @@ class NatsTransport:
             if info is None:
                 info = await self._link.api(
                     f"STREAM.CREATE.{self._stream}",
-                    {"name": self._stream, "subjects": [f"{self._prefix}.>"], "storage": "file", "allow_atomic": True},
+                    {
+                        "name": self._stream,
+                        "subjects": [f"{self._prefix}.>"],
+                        "storage": "file",
+                        "allow_atomic": True,
+                        "max_age": int((self._max_age or 0) * NANOSECONDS),
+                    },
                 )
         except NatsRefused as error:
             raise TransportUnavailable(f"the JetStream stream {self._stream!r} is not to be had: {error}") from error
@@ -145,7 +164,13 @@ class NatsTransport:
     @asynccontextmanager
     async def _subscribed(self, topics: frozenset[str], group: str) -> AsyncIterator[Subscription]:
         subscription = NatsSubscription(
-            self._link, self.probe, stream=self._stream, consumer=group, prefix=self._prefix, topics=topics
+            self._link,
+            self.probe,
+            stream=self._stream,
+            consumer=group,
+            prefix=self._prefix,
+            topics=topics,
+            takeover=self._takeover,
         )
         try:
             yield subscription
