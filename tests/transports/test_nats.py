@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -12,8 +12,8 @@ import nats
 import pytest
 from nats.js import api
 
-from tests.transports.bus import TOPIC, NatsBus, publish_raw
-from tests.transports.mail import claim, dead_letters, order, send, streams_of, until_there_are
+from tests.transports.bus import TOPIC, NatsBus
+from tests.transports.mail import claim, order, send, streams_of, until_there_are
 from tests.transports.relay import coordinator_of, relaying
 from tests.waiting import until
 from whippletree.dispatch.transport import Delivery, PublishResult, Subscription
@@ -133,39 +133,6 @@ async def test_a_trace_is_continued_in_the_headers_of_nats(
     assert "tracestate" not in headers_of(found), "a line break would make another header"
 
 
-@pytest.mark.parametrize("body", [b"\xff\x00 garbage", b"{}", b'{"message_id": "no"}', b""], ids=range(4))
-async def test_a_delivery_that_is_no_message_is_parked_once_and_holds_up_nothing(
-    nats_bus: NatsBus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection, body: bytes
-) -> None:
-    async with nats_bus.receiving(), relaying(pool, nats_bus.transport):
-        await send(db, order())
-        await until_there_are(db, 1)
-        await publish_raw(nats_bus.address, body)
-        await publish_raw(nats_bus.address, body)
-        await send(db, order())
-        await until_there_are(db, 2)
-        await until(lambda: unacknowledged(nats_bus, 0))
-    (letter,) = await dead_letters(db)
-    assert (letter["queue"], letter["topic"], letter["reason"]) == ("inbox", TOPIC, "not storable")
-    assert letter["error"].startswith("the delivery is not a message")
-
-
-async def test_a_message_that_cannot_be_stored_keeps_its_place_in_its_stream(
-    nats_bus: NatsBus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection
-) -> None:
-    stream = uuid4()
-    first, large, last = order(stream), order(stream, payload=encode({"text": "x" * 5000})), order(stream)
-    await db.execute("UPDATE receiver.wh_settings SET max_payload_bytes = 2000")
-    async with nats_bus.receiving(), relaying(pool, nats_bus.transport):
-        await send(db, first, large, last)
-        rows = await until_there_are(db, 3)
-    assert streams_of(rows)[stream] == [first.message_id, large.message_id, last.message_id]
-    assert rows[1]["message_type"] == "whippletree/unstorable"
-    (letter,) = await dead_letters(db)
-    assert str(letter["message_id"]) in rows[1]["payload"]
-    assert "x" * 5000 in letter["payload"]
-
-
 async def test_what_a_dead_receiver_had_in_hand_comes_again_before_what_follows_it(
     nats_bus: NatsBus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection
 ) -> None:
@@ -178,7 +145,7 @@ async def test_what_a_dead_receiver_had_in_hand_comes_again_before_what_follows_
         await dying._link.close()
     async with nats_bus.receiving(batch_size=7):
         rows = await until_there_are(db, 26)
-        await until(lambda: unacknowledged(nats_bus, 0))
+        await until(nats_bus.owes_nothing)
     assert streams_of(rows) == {messages[0].stream_id: [one.message_id for one in messages[4:]]}
 
 
@@ -303,14 +270,3 @@ async def at_least(subscription: Subscription, count: int) -> list[Delivery]:
         while len(taken) < count:
             taken += await subscription.receive(count - len(taken))
     return taken
-
-
-async def unacknowledged(bus: NatsBus, count: int) -> bool:
-    """Whether the consumer waits for so many acknowledgements, and has nothing left to deliver."""
-    client = await nats.connect(bus.address)
-    with suppress(nats.js.errors.NotFoundError):
-        info = await client.jsm().consumer_info("whippletree", "billing")
-        await client.close()
-        return bool(info.num_ack_pending == count and info.num_pending == 0)
-    await client.close()
-    return False
