@@ -19,7 +19,7 @@ from benchmarks.table import Figure, median
 from tests.transports.mail import claim
 from tests.transports.nats_server import NatsServer
 from tests.transports.relay import coordinator_of, relaying
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.transport import PublishResult, Transport
 from whippletree.settings import Dsn
@@ -122,7 +122,7 @@ class _Bench:
     async def _relayed(self, make: Callable[[WorkCoordinator], Transport]) -> float:
         await self._fill()
         async with self._timed() as rate, relaying(self._pool, make, batch_size=BATCH) as relay:
-            await until(lambda: relay.counters.outbox_published >= self._messages, _LIMIT)
+            await until(lambda: relay.counters.outbox_published >= self._messages, seconds=_LIMIT)
         return rate()
 
     async def _received(self, transport: NatsTransport) -> float:
@@ -134,7 +134,7 @@ class _Bench:
         )
         async with self._timed() as rate:
             task = asyncio.create_task(receiver.run())
-            await until(lambda: counters.deliveries_stored >= self._messages, _LIMIT)
+            await until(lambda: counters.deliveries_stored >= self._messages, seconds=_LIMIT)
         task.cancel()
         await asyncio.wait([task])
         return rate()

@@ -23,7 +23,7 @@ import asyncpg
 from tests.transports.bus import RECEIVER, open_bus
 from tests.transports.mail import dead_letters, order, send, streams_of, until_all_have_left, until_there_are
 from tests.transports.relay import coordinator_of
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.message.envelope import OutboxMessage
 from whippletree.settings import Dsn
 from whippletree.store.database import open_pool

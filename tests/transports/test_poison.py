@@ -21,7 +21,7 @@ from tests.transports.mail import (
     until_there_are,
 )
 from tests.transports.relay import relaying
-from tests.transports.waiting import until
+from tests.waiting import until
 from tests.work.shop import running
 from whippletree.errors import InvalidSetting
 from whippletree.message.codec import encode

@@ -19,7 +19,7 @@ import whippletree as wt
 from tests.house.tree import ROOT
 from tests.transports.nats_server import NatsServer
 from tests.transports.two_services import OrderPlaced
-from tests.transports.waiting import until
+from tests.waiting import until
 from whippletree.settings import Dsn
 from whippletree.store.schema import migrate
 
@@ -58,10 +58,7 @@ class Services:
         return int(await self._db.fetchval("SELECT count(*) FROM public.noted"))
 
     async def until_noted(self, count: int) -> None:
-        async def enough() -> bool:
-            return await self.noted() >= count
-
-        await until(enough, 180)
+        await until(lambda: self._db.fetchval("SELECT count(*) >= $1 FROM public.noted", count), seconds=180)
 
 
 @pytest.fixture(params=["postgres", "nats"])
