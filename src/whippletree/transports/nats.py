@@ -40,7 +40,7 @@ _SERVER_ERROR = 500
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SHORTEST_TAKEOVER = 0.5
 _ALONE = 64
-"""So many messages go quicker by themselves than in an atomic batch, which costs the server some 20 ms at any size,"""
+"""So many messages go quicker by themselves than in an atomic batch, which costs the server 10 to 20 ms at any size,"""
 _ALONE_OF_A_STREAM = 8
 """unless more than these have to wait for each other."""
 

@@ -100,6 +100,7 @@ class NatsSubscription:
                 if not self._asked:
                     await self._ask(client, limit)
                 await self._collect(deliveries, limit)
+                await self._ask_ahead(limit)
         except NatsRefused as error:
             await self.close()
             raise TransportUnavailable(f"cannot receive: {error}") from error
@@ -161,6 +162,12 @@ class NatsSubscription:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._address}"
         await self._link.during(client.publish(subject, msgspec.json.encode(wanted), reply=self._reply))
         self._asked = limit
+
+    async def _ask_ahead(self, limit: int) -> None:
+        """One batch comes while the last one is being stored. What is lost of it comes again."""
+        if self._client is not None and not self._asked and not self._gap:
+            with contextlib.suppress(TransportUnavailable):
+                await self._ask(self._client, limit)
 
     async def _collect(self, deliveries: list[Delivery], limit: int) -> None:
         """Wait for one, and take along what is there already."""
