@@ -22,6 +22,7 @@ from benchmarks import (
     runtime,
     snapshot,
     store,
+    transports,
 )
 from benchmarks.loop import loop_factory
 from benchmarks.peers import drains
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Run], Awaitable[list[Figure]]]] = {
     "feed": feed.measure,
     "snapshot": snapshot.measure,
     "perspectives": perspectives.measure,
+    "transports": transports.measure,
 }
 
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from uuid import UUID
 
-import asyncpg
 from pydantic import BaseModel
 
 import whippletree as wt
 from examples.shop.messages import OrderPlaced, ParcelSent
-from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.transports.postgres import PostgresTransport
 
 app = wt.App("orders", schema="orders")
 app.event(stream="order_id", topic="orders")(OrderPlaced)
 app.event(stream="order_id")(ParcelSent)
-
-
-@asynccontextmanager
-async def to_shipping(
-    connections: asyncpg.Pool[asyncpg.Record], coordinator: WorkCoordinator
-) -> AsyncIterator[PostgresTransport]:
-    yield PostgresTransport(connections, coordinator.report, {"orders": ["shipping"]})
-
-
-app.transport(to_shipping)
+app.transport(PostgresTransport.into({"orders": "shipping"}))
 
 
 @app.event(stream="order_id")

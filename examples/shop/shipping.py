@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import asyncpg
-
 import whippletree as wt
 from examples.shop.messages import OrderPlaced, ParcelSent
-from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.transports.postgres import PostgresTransport
 
 app = wt.App("shipping", schema="shipping")
 app.event(stream="order_id")(OrderPlaced)
 app.event(stream="order_id", topic="parcels")(ParcelSent)
-
-
-@asynccontextmanager
-async def to_orders(
-    connections: asyncpg.Pool[asyncpg.Record], coordinator: WorkCoordinator
-) -> AsyncIterator[PostgresTransport]:
-    yield PostgresTransport(connections, coordinator.report, {"parcels": ["orders"]})
-
-
-app.transport(to_orders)
+app.transport(PostgresTransport.into({"parcels": "orders"}))
 
 
 @app.receptor

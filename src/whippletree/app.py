@@ -8,16 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-import asyncpg
-
-from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.dispatch.invoke import Providers, read_signature
 from whippletree.dispatch.perspectives import Perspectives
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start, Subscriber
-from whippletree.dispatch.transport import DeliveringTransport, Transport
+from whippletree.dispatch.transport import TransportFactory
 from whippletree.errors import DuplicateName, InvalidSetting
 from whippletree.message.type_names import MessageKind, MessageTypes, StreamKey
 from whippletree.message.upcast import Upcaster
@@ -32,10 +29,6 @@ C = TypeVar("C", bound=type[Any])
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 U = TypeVar("U", bound=Upcaster)
-
-TransportFactory = Callable[
-    ["asyncpg.Pool[asyncpg.Record]", WorkCoordinator], AbstractAsyncContextManager[Transport | DeliveringTransport]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +169,10 @@ class App(Perspectives):
         self.providers.add(python_type, factory)
 
     def transport(self, factory: TransportFactory, *, receives: Collection[str] = ()) -> None:
-        """Publish the outbox over the transport that the factory makes, and take in these topics from it.
+        """Publish the outbox over a transport, and take in these topics from it.
 
-        The factory gets connections and coordinator of the running instance, and returns an asynchronous context.
+        `PostgresTransport.into` and `NatsTransport.at` make a factory of their settings. One of your own gets the
+        connections and the coordinator of the running instance, and returns an asynchronous context.
         """
         if self.outside is not None:
             raise DuplicateName(f"{self.name} has a transport already; one transport can route to several")

@@ -164,12 +164,21 @@ class Service:
             beside.append(asyncio.create_task(tidying, name="whippletree maintenance"))
         if self._receiver is not None:
             beside.append(asyncio.create_task(self._receiver.run(), name="whippletree receive"))
+        for task in beside:
+            task.add_done_callback(self._stop_if_failed)
         try:
             await loop.run()
         finally:
             for task in beside:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            ends = await asyncio.gather(*beside, return_exceptions=True)
+        for failed in (end for end in ends if isinstance(end, Exception)):
+            raise failed
+
+    def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
+        # An instance does not go on with half of its work, silently.
+        if not beside.cancelled() and beside.exception() is not None:
+            self.stop()
 
     async def _look(self, dsn: Dsn) -> None:
         """Say what is wrong with what the instance relies on; what makes it impossible is raised."""

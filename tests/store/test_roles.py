@@ -31,7 +31,7 @@ STORING = {
 }
 WORKING = STORING | {
     *("process_work", "process_work_batch", "report_work", "leave", "require_partition_count", "forget_messages"),
-    *("park_deliveries", "set_aside", "keep_alive", "store_due_messages", "stopped_work"),
+    *("deduplication_retention", "park_deliveries", "set_aside", "keep_alive", "store_due_messages", "stopped_work"),
     *(
         "register_perspective_rows",
         "live_generation",

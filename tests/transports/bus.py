@@ -42,6 +42,14 @@ class Bus(ABC):
     def receiving(self, **settings: Any) -> AbstractAsyncContextManager[InboxReceiver | None]:
         """The receiver runs while the context is open, if the transport needs one."""
 
+    async def deliver(self, body: bytes) -> None:
+        """What somebody else, who knows nothing of us, might put on the bus."""
+        raise NotImplementedError
+
+    async def owes_nothing(self) -> bool:
+        """Whether everything that was delivered is acknowledged, so that nothing comes again."""
+        return True
+
     @abstractmethod
     def outage(self) -> AbstractAsyncContextManager[None]:
         """The transport is down while the context is open. Nobody may be receiving."""
@@ -67,6 +75,9 @@ class InProcessBus(Bus):
         async with run_receiver(self.shared, self.pool, **settings) as receiver:
             await until(self._answers)
             yield receiver
+
+    async def deliver(self, body: bytes) -> None:
+        await self.shared._subscriptions[0].put(TOPIC, body)
 
     async def _answers(self) -> bool:
         with suppress(TransportUnavailable):
@@ -103,6 +114,20 @@ class NatsBus(Bus):
 
     def receiving(self, **settings: Any) -> AbstractAsyncContextManager[InboxReceiver]:
         return run_receiver(self.shared, self.pool, **settings)
+
+    async def deliver(self, body: bytes) -> None:
+        client = await nats.connect(self.address)
+        await client.jetstream().publish(f"whippletree.{TOPIC}", body)
+        await client.close()
+
+    async def owes_nothing(self) -> bool:
+        client = await nats.connect(self.address)
+        with suppress(nats.js.errors.NotFoundError):
+            info = await client.jsm().consumer_info("whippletree", "billing")
+            await client.close()
+            return bool(info.num_ack_pending == 0 and info.num_pending == 0)
+        await client.close()
+        return False
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
@@ -147,10 +172,3 @@ async def run_receiver(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def publish_raw(url: str, body: bytes, topic: str = TOPIC) -> None:
-    """What somebody else, who knows nothing of us, might put on the bus."""
-    client = await nats.connect(url)
-    await client.jetstream().publish(f"whippletree.{topic}", body)
-    await client.close()

@@ -24,11 +24,11 @@ def coordinator_of(pool: asyncpg.Pool[asyncpg.Record]) -> WorkCoordinator:
 
 @asynccontextmanager
 async def relaying(
-    pool: asyncpg.Pool[asyncpg.Record], make: Callable[[WorkCoordinator], Transport], *, capacity: int = 200
+    pool: asyncpg.Pool[asyncpg.Record], make: Callable[[WorkCoordinator], Transport], *, batch_size: int = 200
 ) -> AsyncIterator[OutboxWorker]:
     """Publishes while the context is open."""
     coordinator = coordinator_of(pool)
-    worker = OutboxWorker(make(coordinator), capacity=capacity, back_off=QUICK)
+    worker = OutboxWorker(make(coordinator), batch_size=batch_size, back_off=QUICK)
     loop = WorkLoop(coordinator, [worker], LoopSettings(polling_interval=0.05))
     running = asyncio.create_task(loop.run())
     try:

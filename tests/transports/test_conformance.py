@@ -52,7 +52,7 @@ async def test_every_stream_arrives_in_the_order_of_its_commits(
                 assert isinstance(message.stream, UUID)
                 sent[message.stream][version] = message.message_id
 
-    async with bus.receiving(), relaying(pool, bus.transport), relaying(pool, bus.transport, capacity=7):
+    async with bus.receiving(), relaying(pool, bus.transport), relaying(pool, bus.transport, batch_size=7):
         await asyncio.gather(*(produce(seed) for seed in range(4)))
         await until_all_have_left(db)
         rows = await until_there_are(db, sum(map(len, sent.values())))

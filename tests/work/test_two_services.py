@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import asyncpg
 
@@ -29,18 +26,13 @@ class Charge:
     number: int
 
 
-@asynccontextmanager
-async def _to_billing(pool: Any, coordinator: Any) -> AsyncIterator[PostgresTransport]:
-    yield PostgresTransport(pool, coordinator.report, {"orders": ["billing"], "charges": ["billing"]})
-
-
 async def test_events_and_commands_reach_the_other_service_in_order(dsn: Dsn, db: asyncpg.Connection) -> None:
     await migrate(db, "billing")
     shop, billing = wt.App("shop", dsn=dsn.reveal()), wt.App("billing", dsn=dsn.reveal(), schema="billing")
     for app in (shop, billing):
         app.event(stream="order", topic="orders")(Placed)
         app.command(stream="order", topic="charges")(Charge)
-    shop.transport(_to_billing)
+    shop.transport(PostgresTransport.into({"orders": "billing", "charges": ["billing"]}))
     seen: list[tuple[str, int]] = []
 
     @billing.receptor

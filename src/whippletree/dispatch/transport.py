@@ -7,13 +7,15 @@ same stream, one that has lost its lease and does not know it yet, repeats messa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+import asyncpg
 import msgspec
 
+from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.message.envelope import ClaimedMessage
 
 
@@ -81,6 +83,9 @@ class Subscription(Protocol):
     at once, or one that is late, store duplicates but never overtake.
     """
 
+    async def keeps(self) -> float:
+        """For how many seconds a message may come again after it was acknowledged, should the bus forget that."""
+
     async def receive(self, limit: int) -> Sequence[Delivery]:
         """Wait for deliveries, at least one, at most `limit`. After a `TransportUnavailable` it may be called again."""
 
@@ -93,6 +98,12 @@ class DeliveringTransport(Transport, Protocol):
 
     def subscribe(self, topics: Collection[str], *, group: str) -> AbstractAsyncContextManager[Subscription]:
         """The messages of these topics for a group, which is a service. Every group gets every message."""
+
+
+TransportFactory: TypeAlias = Callable[
+    ["asyncpg.Pool[asyncpg.Record]", WorkCoordinator], AbstractAsyncContextManager[Transport | DeliveringTransport]
+]
+"""Makes the transport of one running instance."""
 
 
 class StoppedStreams:

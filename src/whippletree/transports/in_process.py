@@ -86,6 +86,9 @@ class _InProcessSubscription:
         self._deliveries.put_nowait(Delivery(topic, body, confirmed))
         return confirmed
 
+    async def keeps(self) -> float:
+        return 0
+
     async def receive(self, limit: int) -> Sequence[Delivery]:
         deliveries: list[Delivery] = []
         while not deliveries or (len(deliveries) < limit and not self._deliveries.empty()):

@@ -13,10 +13,10 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 from uuid import uuid4
 
-from nats.aio.client import Client
+import nats.errors
 
 from whippletree.dispatch.transport import (
     NOT_SENT,
@@ -25,21 +25,35 @@ from whippletree.dispatch.transport import (
     PublishResult,
     StoppedStreams,
     Subscription,
+    TransportFactory,
     failed,
     unavailable,
 )
 from whippletree.errors import InvalidSetting, TransportUnavailable
-from whippletree.message import wire
 from whippletree.message.envelope import ClaimedMessage
-from whippletree.transports.nats_link import NatsLink, NatsRefused, answer_of
-from whippletree.transports.nats_subscription import NatsSubscription
+from whippletree.transports.nats_link import NatsClient, NatsLink, NatsRefused, answer_of
+from whippletree.transports.nats_outgoing import Outgoing, is_subject, no_subject
+from whippletree.transports.nats_subscription import NANOSECONDS, NatsSubscription
 
 _LARGEST_BATCH = 1000
 _SERVER_ERROR = 500
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_TOPIC = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
-_LONGEST_TOPIC = 1000
-_ROOM_FOR_HEADERS = 2048
+_SHORTEST_TAKEOVER = 0.5
+_ALONE = 64
+"""So many messages go quicker by themselves than in an atomic batch, which costs the server 10 to 20 ms at any size,"""
+_ALONE_OF_A_STREAM = 8
+"""unless more than these have to wait for each other."""
+
+
+class NatsSettings(TypedDict, total=False):
+    """What `NatsTransport` can be told, besides its servers."""
+
+    stream: str
+    prefix: str
+    timeout: float
+    takeover: float
+    max_age: float | None
+    options: Mapping[str, Any] | None
 
 
 class NatsTransport:
@@ -47,6 +61,10 @@ class NatsTransport:
 
     A stream that is not there is made, with subjects under `prefix`, kept on disk, allowing atomic batches. One that is
     there is left as it is. `options` go to `nats.connect`: credentials, TLS and the like.
+
+    One instance of a service receives; when it says nothing for `takeover` seconds, another one does. Let that be
+    longer than it takes to store a batch. `max_age` is how many seconds a stream that is made here keeps its messages;
+    without it, for ever. It must not be longer than the inbox knows their ids.
     """
 
     def __init__(
@@ -56,17 +74,30 @@ class NatsTransport:
         stream: str = "whippletree",
         prefix: str = "whippletree",
         timeout: float = 5,
+        takeover: float = 2,
+        max_age: float | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if not _NAME.fullmatch(stream):
             raise InvalidSetting(f"{stream!r} cannot name a JetStream stream: use letters, digits, _ and -")
-        if not _is_subject(prefix):
+        if not is_subject(prefix):
             raise InvalidSetting(f"{prefix!r} cannot begin a subject: use words joined by dots")
+        if takeover < _SHORTEST_TAKEOVER:
+            raise InvalidSetting(f"takeover is {takeover}; give at least {_SHORTEST_TAKEOVER} seconds")
         self._stream = stream
+        self._takeover = takeover
+        self._max_age = max_age
         self._prefix = prefix
         self._link = NatsLink(servers, timeout=timeout, options=options or {})
-        self._known_to: Client | None = None
+        self._known_to: NatsClient | None = None
         self._atomic = False
+
+    @classmethod
+    def at(cls, *servers: str, **settings: Unpack[NatsSettings]) -> TransportFactory:
+        """For `App.transport`: `app.transport(NatsTransport.at("nats://bus:4222"), receives=["orders"])`."""
+        # Made once for nothing, so that a wrong setting is said here.
+        cls(servers, **settings)
+        return lambda _connections, _coordinator: cls(servers, **settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,9 +115,9 @@ class NatsTransport:
             return [unavailable(str(error))] * len(messages)
         outcomes: dict[int, PublishOutcome] = {}
         stopped = StoppedStreams()
-        sendable: list[_Outgoing] = []
+        sendable: list[Outgoing] = []
         for place, message in enumerate(messages):
-            outgoing = _Outgoing(place, message, f"{self._prefix}.{message.topic}", self._stream)
+            outgoing = Outgoing(place, message, self._prefix)
             if message in stopped:
                 outcomes[place] = NOT_SENT
             elif fault := outgoing.fault(client.max_payload):
@@ -109,7 +140,13 @@ class NatsTransport:
             if info is None:
                 info = await self._link.api(
                     f"STREAM.CREATE.{self._stream}",
-                    {"name": self._stream, "subjects": [f"{self._prefix}.>"], "storage": "file", "allow_atomic": True},
+                    {
+                        "name": self._stream,
+                        "subjects": [f"{self._prefix}.>"],
+                        "storage": "file",
+                        "allow_atomic": True,
+                        "max_age": int((self._max_age or 0) * NANOSECONDS),
+                    },
                 )
         except NatsRefused as error:
             raise TransportUnavailable(f"the JetStream stream {self._stream!r} is not to be had: {error}") from error
@@ -118,8 +155,8 @@ class NatsTransport:
 
     def subscribe(self, topics: Collection[str], *, group: str) -> AbstractAsyncContextManager[Subscription]:
         for topic in topics:
-            if not _is_subject(topic):
-                raise InvalidSetting(_no_subject(topic))
+            if not is_subject(topic):
+                raise InvalidSetting(no_subject(topic))
         if not _NAME.fullmatch(group):
             raise InvalidSetting(f"{group!r} cannot name a JetStream consumer: use letters, digits, _ and -")
         return self._subscribed(frozenset(topics), group)
@@ -127,7 +164,13 @@ class NatsTransport:
     @asynccontextmanager
     async def _subscribed(self, topics: frozenset[str], group: str) -> AsyncIterator[Subscription]:
         subscription = NatsSubscription(
-            self._link, self.probe, stream=self._stream, consumer=group, prefix=self._prefix, topics=topics
+            self._link,
+            self.probe,
+            stream=self._stream,
+            consumer=group,
+            prefix=self._prefix,
+            topics=topics,
+            takeover=self._takeover,
         )
         try:
             yield subscription
@@ -135,36 +178,42 @@ class NatsTransport:
             await subscription.leave()
 
     async def _publish(
-        self, client: Client, batch: Sequence[_Outgoing], stopped: StoppedStreams
+        self, client: NatsClient, batch: Sequence[Outgoing], stopped: StoppedStreams
     ) -> dict[int, PublishOutcome]:
         outcomes = {one.place: NOT_SENT for one in batch if one.message in stopped}
         batch = [one for one in batch if one.place not in outcomes]
+        turns = list(_turns(batch))
         try:
-            if self._atomic and len(batch) > 1 and await self._publish_atomically(client, batch):
+            worth_it = self._atomic and (len(batch) > _ALONE or len(turns) > _ALONE_OF_A_STREAM)
+            if worth_it and await self._publish_atomically(client, batch):
                 return outcomes | dict.fromkeys((one.place for one in batch), PUBLISHED)
+            for turn in turns:
+                waiting = [one for one in turn if one.message not in stopped]
+                sent = asyncio.gather(*(self._publish_one(client, one) for one in waiting))
+                for one, outcome in zip(waiting, await self._link.during(sent), strict=True):
+                    outcomes[one.place] = outcome
+                    if outcome.result is not PublishResult.PUBLISHED:
+                        stopped.stop(one.message)
         except TransportUnavailable as error:
             for one in batch:
                 stopped.stop(one.message)
-            return outcomes | dict.fromkeys((one.place for one in batch), unavailable(str(error)))
-        for turn in _turns(batch):
-            waiting = [one for one in turn if one.message not in stopped]
-            results = await asyncio.gather(*(self._publish_one(client, one) for one in waiting))
-            for one, outcome in zip(waiting, results, strict=True):
-                outcomes[one.place] = outcome
-                if outcome.result is not PublishResult.PUBLISHED:
-                    stopped.stop(one.message)
+            return dict.fromkeys((one.place for one in batch), unavailable(str(error))) | outcomes
         return {one.place: NOT_SENT for one in batch} | outcomes
 
-    async def _publish_atomically(self, client: Client, batch: Sequence[_Outgoing]) -> bool:
+    async def _publish_atomically(self, client: NatsClient, batch: Sequence[Outgoing]) -> bool:
         """True when all of it is stored; False when nothing is, and each message may be tried by itself."""
         *first, last = batch
-        headers = {"Nats-Batch-Id": uuid4().hex}
+        batch_id = uuid4().hex
+        # What goes astray leaves a gap in the numbers, and the batch is refused: the last one need not say more.
+        final = {
+            **last.headers(self._stream),
+            "Nats-Batch-Id": batch_id,
+            "Nats-Batch-Sequence": str(len(batch)),
+            "Nats-Batch-Commit": "1",
+        }
 
         async def send() -> bytes:
-            for number, one in enumerate(first, 1):
-                numbered = {**one.headers, **headers, "Nats-Batch-Sequence": str(number)}
-                await client.publish(one.subject, one.body, headers=numbered)
-            final = {**last.headers, **headers, "Nats-Batch-Sequence": str(len(batch)), "Nats-Batch-Commit": "1"}
+            await client.send(b"".join([one.frame(batch_id, number) for number, one in enumerate(first, 1)]))
             return (await client.request(last.subject, last.body, timeout=self._link.timeout, headers=final)).data
 
         try:
@@ -175,53 +224,20 @@ class NatsTransport:
             return False
         return True
 
-    async def _publish_one(self, client: Client, one: _Outgoing) -> PublishOutcome:
+    async def _publish_one(self, client: NatsClient, one: Outgoing) -> PublishOutcome:
         try:
-            sent = client.request(one.subject, one.body, timeout=self._link.timeout, headers=one.headers)
-            answer_of((await self._link.during(sent)).data)
-        except TransportUnavailable as error:
-            return unavailable(str(error))
+            sent = client.request(one.subject, one.body, timeout=self._link.timeout, headers=one.headers(self._stream))
+            answer_of((await sent).data)
+        except (nats.errors.Error, OSError) as error:
+            return unavailable(f"NATS did not answer: {error or type(error).__name__}")
         except NatsRefused as error:
             return unavailable(str(error)) if error.code >= _SERVER_ERROR else failed(str(error))
         return PUBLISHED
 
 
-class _Outgoing:
-    """A message as NATS takes it, and its place in the batch."""
-
-    __slots__ = ("body", "headers", "message", "place", "subject")
-
-    def __init__(self, place: int, message: ClaimedMessage, subject: str, stream: str) -> None:
-        self.place = place
-        self.message = message
-        self.subject = subject
-        self.body = wire.encode(message)
-        self.headers = {"Nats-Msg-Id": str(message.message_id), "Nats-Expected-Stream": stream}
-        self.headers |= wire.trace_context(message.headers)
-
-    def fault(self, max_payload: int) -> str | None:
-        if not _is_subject(self.message.topic):
-            return _no_subject(self.message.topic)
-        if len(self.body) + _ROOM_FOR_HEADERS > max_payload:
-            return f"the message has {len(self.body)} bytes, more than NATS takes: {max_payload} with its headers"
-        return None
-
-
-def _is_subject(topic: str) -> bool:
-    # A longer line ends the connection.
-    return bool(_TOPIC.fullmatch(topic)) and topic.isprintable() and len(topic.encode()) <= _LONGEST_TOPIC
-
-
-def _no_subject(topic: str) -> str:
-    return (
-        f"topic {topic[:200]!r} cannot be a NATS subject: use words joined by dots, without spaces, * and >, "
-        f"of {_LONGEST_TOPIC} bytes at most"
-    )
-
-
-def _turns(batch: Sequence[_Outgoing]) -> Iterator[list[_Outgoing]]:
+def _turns(batch: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
     """First the first of every stream, then the second of those that have one, and so on."""
-    streams: dict[object, list[_Outgoing]] = {}
+    streams: dict[object, list[Outgoing]] = {}
     for one in batch:
         streams.setdefault(one.message.stream_id, []).append(one)
     turn = 0

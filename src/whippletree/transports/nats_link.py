@@ -34,6 +34,15 @@ class NatsRefused(Exception):
         self.err_code = err_code
 
 
+class NatsClient(Client):
+    """The client, and a way to send what is in the protocol's words already."""
+
+    async def send(self, frames: bytes) -> None:
+        if self.is_closed:
+            raise nats.errors.ConnectionClosedError
+        await self._send_command(frames)
+
+
 class NatsLink:
     """The connection, or `TransportUnavailable`, within a bounded time."""
 
@@ -41,11 +50,11 @@ class NatsLink:
         self.timeout = timeout
         self._servers = list(servers)
         self._options = dict(options)
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
         self._closed = asyncio.Event()
         self._opening = asyncio.Lock()
 
-    async def open(self) -> Client:
+    async def open(self) -> NatsClient:
         async with self._opening:
             if self._client is None or self._client.is_closed:
                 self._client = await self._connect()
@@ -104,13 +113,13 @@ class NatsLink:
                 return None
             raise
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> NatsClient:
         closed = asyncio.Event()
 
         async def on_closed() -> None:
             closed.set()
 
-        client = Client()
+        client = NatsClient()
         try:
             async with asyncio.timeout(self.timeout):
                 await client.connect(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
@@ -26,16 +27,13 @@ from whippletree.errors import TransportUnavailable
 from whippletree.transports.nats_link import NatsLink, NatsRefused
 
 _log = logging.getLogger("whippletree.transport")
-_NANOSECONDS = 1_000_000_000
-_WAIT = 2
-"""Seconds that the server keeps a request for messages open."""
+NANOSECONDS = 1_000_000_000
 _ACK_WAIT = 5
 _MAX_ACK_PENDING = 5000
-_PIN_SECONDS = 5
-"""After this long without a request the server pins the consumer to another client."""
 _WRONG_PIN = "423"
 _NOTHING_CAME = ("404", "408")
 _GROUP = "one"
+_CHANGEABLE = ("filter_subjects", "priority_timeout")
 
 
 class NatsSubscription:
@@ -50,7 +48,9 @@ class NatsSubscription:
         consumer: str,
         prefix: str,
         topics: Collection[str],
+        takeover: float,
     ) -> None:
+        """After `takeover` seconds without a request of its client the server pins the consumer to another one."""
         self.rewinds = 0
         self._link = link
         self._prepare = prepare
@@ -60,14 +60,16 @@ class NatsSubscription:
             "name": consumer,
             "durable_name": consumer,
             "ack_policy": "explicit",
-            "ack_wait": _ACK_WAIT * _NANOSECONDS,
+            "ack_wait": _ACK_WAIT * NANOSECONDS,
             "max_ack_pending": _MAX_ACK_PENDING,
             "deliver_policy": "all",
             "filter_subjects": sorted(f"{prefix}.{topic}" for topic in topics),
             "priority_groups": [_GROUP],
             "priority_policy": "pinned_client",
-            "priority_timeout": _PIN_SECONDS * _NANOSECONDS,
+            "priority_timeout": int(takeover * NANOSECONDS),
         }
+        self._wait = takeover / 2
+        """Seconds that the server keeps a request for messages open."""
         self._client: Client | None = None
         self._arrived: asyncio.Queue[Msg] = asyncio.Queue()
         self._reply = ""
@@ -77,6 +79,16 @@ class NatsSubscription:
         self._next: int | None = None
         """The number that the next delivery must have; None after a new connection, when it has to be found out."""
         self._gap = False
+
+    async def keeps(self) -> float:
+        await self._prepare()
+        stream, _, _ = self._address.partition(".")
+        try:
+            info = await self._link.api(f"STREAM.INFO.{stream}")
+        except NatsRefused as error:
+            raise TransportUnavailable(f"cannot look at the stream {stream!r}: {error}") from error
+        age = info["config"].get("max_age", 0) if info else 0
+        return age / NANOSECONDS if age else math.inf
 
     async def receive(self, limit: int) -> Sequence[Delivery]:
         deliveries: list[Delivery] = []
@@ -88,6 +100,7 @@ class NatsSubscription:
                 if not self._asked:
                     await self._ask(client, limit)
                 await self._collect(deliveries, limit)
+                await self._ask_ahead(limit)
         except NatsRefused as error:
             await self.close()
             raise TransportUnavailable(f"cannot receive: {error}") from error
@@ -130,26 +143,36 @@ class NatsSubscription:
         info = await self._link.api(f"CONSUMER.INFO.{self._address}")
         if info is None:
             info = await self._create(self._config)
-        elif sorted(info["config"].get("filter_subjects", ())) != self._config["filter_subjects"]:
-            await self._create({**info["config"], "filter_subjects": self._config["filter_subjects"]})
+        elif changed := {name: self._config[name] for name in _CHANGEABLE if self._differs(info["config"], name)}:
+            await self._create({**info["config"], **changed})
         if not info["config"].get("priority_groups"):
             _log.warning("NATS is older than 2.11: run the receiver of %s on one instance only", self._address)
         self._next = None
         self._client = client
         return client
 
+    def _differs(self, found: dict[str, Any], name: str) -> bool:
+        theirs, ours = found.get(name, self._config[name]), self._config[name]
+        return bool(sorted(theirs) != ours if isinstance(ours, list) else theirs != ours)
+
     async def _ask(self, client: Client, limit: int) -> None:
-        wanted = {"batch": limit, "expires": _WAIT * _NANOSECONDS, "group": _GROUP}
+        wanted = {"batch": limit, "expires": int(self._wait * NANOSECONDS), "group": _GROUP}
         if self._pin is not None:
             wanted["id"] = self._pin
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._address}"
         await self._link.during(client.publish(subject, msgspec.json.encode(wanted), reply=self._reply))
         self._asked = limit
 
+    async def _ask_ahead(self, limit: int) -> None:
+        """One batch comes while the last one is being stored. What is lost of it comes again."""
+        if self._client is not None and not self._asked and not self._gap:
+            with contextlib.suppress(TransportUnavailable):
+                await self._ask(self._client, limit)
+
     async def _collect(self, deliveries: list[Delivery], limit: int) -> None:
         """Wait for one, and take along what is there already."""
         while len(deliveries) < limit and not (deliveries and self._arrived.empty()):
-            message = await self._link.arrival(self._arrived, _WAIT + self._link.timeout)
+            message = await self._link.arrival(self._arrived, self._wait + self._link.timeout)
             if message is None:
                 self._asked = 0
                 return

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import asyncpg
 
-from whippletree.claim.coordinator import HandedIn
+from whippletree.claim.coordinator import HandedIn, WorkCoordinator
 from whippletree.dispatch.transport import (
     COMPLETED,
     NOT_SENT,
     PublishOutcome,
     PublishResult,
     StoppedStreams,
+    TransportFactory,
     failed,
     unavailable,
 )
@@ -31,6 +32,8 @@ from whippletree.store.database import translated
 from whippletree.store.deliveries import receive_messages
 from whippletree.store.transaction import Connection
 
+Inboxes: TypeAlias = Mapping[str, str | Collection[str]]
+
 
 class Report(Protocol):
     """How outcomes are handed in within a transaction: `WorkCoordinator.report`."""
@@ -39,23 +42,36 @@ class Report(Protocol):
 
 
 class PostgresTransport:
-    """Publishes into other schemas. `inboxes` names, for each topic, the schemas whose services take it.
+    """Publishes into other schemas. `inboxes` names, for each topic, the schema or schemas whose services take it.
 
     A topic that nobody takes is said so: `{"audit": []}`. A topic that is not there at all fails its message.
     """
+
+    @classmethod
+    def into(cls, inboxes: Inboxes, *, timeout: float = 10) -> TransportFactory:
+        """For `App.transport`: `app.transport(PostgresTransport.into({"orders": "shipping"}))`."""
+        checked = _checked(inboxes)
+
+        @asynccontextmanager
+        async def transport(
+            connections: asyncpg.Pool[asyncpg.Record], coordinator: WorkCoordinator
+        ) -> AsyncIterator[PostgresTransport]:
+            yield cls(connections, coordinator.report, checked, timeout=timeout)
+
+        return transport
 
     def __init__(
         self,
         connections: asyncpg.Pool[asyncpg.Record],
         report: Report,
-        inboxes: Mapping[str, Collection[str]],
+        inboxes: Inboxes,
         *,
         timeout: float = 10,
     ) -> None:
         self._connections = connections
         self._report = report
+        self._inboxes = _checked(inboxes)
         # Every relay stores into the schemas in the same order, so that no two wait for each other.
-        self._inboxes = {topic: tuple(sorted(map(valid_schema, schemas))) for topic, schemas in inboxes.items()}
         self._schemas = sorted({schema for schemas in self._inboxes.values() for schema in schemas})
         self._timeout = timeout
 
@@ -155,6 +171,11 @@ class PostgresTransport:
 
 class _Rejected(Exception):
     """Rolls back what may not commit."""
+
+
+def _checked(inboxes: Inboxes) -> dict[str, frozenset[str]]:
+    lists = {topic: [schemas] if isinstance(schemas, str) else schemas for topic, schemas in inboxes.items()}
+    return {topic: frozenset(map(valid_schema, schemas)) for topic, schemas in lists.items()}
 
 
 def _words(error: BaseException) -> str:

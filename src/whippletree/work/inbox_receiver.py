@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 
 import asyncpg
 
-from whippletree.dispatch.transport import DeliveringTransport, Delivery
-from whippletree.errors import Error, InvalidMessage, TransportUnavailable
+from whippletree.dispatch.transport import DeliveringTransport, Delivery, Subscription
+from whippletree.errors import Error, InvalidMessage, InvalidSetting, TransportUnavailable
 from whippletree.message.codec import MAX_PAYLOAD_BYTES
 from whippletree.message.envelope import InboxMessage
 from whippletree.store.database import translated
 from whippletree.store.deliveries import Poison, Received, read, receive, unstorable
 from whippletree.store.inbox import StoreOutcome
+from whippletree.store.statements import call
 from whippletree.telemetry import Counters, span
 from whippletree.work.outage import BackOff
 
@@ -52,11 +55,18 @@ class InboxReceiver:
         self._back_off = back_off or BackOff()
 
     async def run(self) -> None:
-        """Receive until cancelled, through outages of the transport and of the database."""
-        tries = 0
+        """Receive until cancelled, through outages of the transport and of the database.
+
+        Raises `InvalidSetting` when the bus keeps messages for longer than the inbox knows their ids: what the bus
+        delivers anew would be handled a second time.
+        """
+        tries, checked = 0, False
         async with self._transport.subscribe(self._topics, group=self._group) as subscription:
             while True:
                 try:
+                    if not checked:
+                        await self._check(subscription)
+                        checked = True
                     deliveries = await subscription.receive(self._batch_size)
                 except TransportUnavailable as error:
                     log = _log.info if tries else _log.warning
@@ -67,6 +77,23 @@ class InboxReceiver:
                 tries = 0
                 await self._store_until_stored(deliveries)
                 await subscription.ack(deliveries)
+
+    async def _check(self, subscription: Subscription) -> None:
+        keeps = await subscription.keeps()
+        try:
+            with translated():
+                retention: timedelta | None = await self._connections.fetchval(
+                    call(self._schema, "deduplication_retention", 0)
+                )
+        except Error as error:
+            raise TransportUnavailable(f"its database does not answer: {error}") from error
+        if retention is not None and keeps > retention.total_seconds():
+            kept = "for ever" if keeps == math.inf else f"for {timedelta(seconds=keeps)}"
+            raise InvalidSetting(
+                f"the bus keeps messages {kept}, but the inbox of schema {self._schema} forgets their ids after "
+                f"{retention}: one that is delivered anew would be handled twice. Let the bus keep them for less time "
+                "(a JetStream stream's max_age), or the inbox know them for longer (change_deduplication_retention)"
+            )
 
     async def _store_until_stored(self, deliveries: Sequence[Delivery]) -> None:
         received = [read(one.topic, one.body, max_payload_bytes=self._max_payload_bytes) for one in deliveries]

@@ -17,22 +17,28 @@ from whippletree.message.outcome import MessageFailure, MessageRelease, Outcome,
 from whippletree.telemetry import Counters, span
 from whippletree.work.outage import BackOff, Outage
 
+_AT_ONCE = 2
+
 
 class OutboxWorker:
-    """Publishes over one transport, several batches at once; a stream is in one of them."""
+    """Publishes over one transport; a stream is in one batch at a time.
+
+    Two batches are on their way at once, so that one is claimed or reported while the other is published. Not more:
+    what comes meanwhile waits in the outbox and makes the next batch larger, which is what transports like.
+    """
 
     def __init__(
         self,
         transport: Transport,
         *,
-        capacity: int = 1000,
+        batch_size: int = 1000,
         back_off: BackOff | None = None,
         counters: Counters | None = None,
     ) -> None:
         self.counters = counters or Counters()
         self.outage = Outage(transport, self._tell, back_off or BackOff())
         self._transport = transport
-        self._capacity = capacity
+        self._batch_size = batch_size
         self._changed: Callable[[], None] = _nobody
         self._batches: dict[asyncio.Task[None], dict[MessageId, ClaimedMessage]] = {}
         self._ended: list[Outcome] = []
@@ -42,9 +48,8 @@ class OutboxWorker:
         self._changed = changed
 
     def wants(self) -> Mapping[str, int]:
-        if self._stopping or self.outage.ongoing:
-            return {Queue.OUTBOX: 0}
-        return {Queue.OUTBOX: max(0, self._capacity - sum(map(len, self._batches.values())))}
+        busy = self._stopping or self.outage.ongoing or len(self._batches) >= _AT_ONCE
+        return {Queue.OUTBOX: 0 if busy else self._batch_size}
 
     def take(self, batch: WorkBatch) -> None:
         if not batch.claimed_outbox_messages:

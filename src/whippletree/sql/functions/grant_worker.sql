@@ -9,7 +9,7 @@ BEGIN
   PERFORM grant_producer(p_role);
   PERFORM grant_functions(p_role, ARRAY['process_work', 'process_work_batch', 'report_work', 'leave',
     'require_partition_count', 'register_perspective', 'register_receptor', 'resolve_event_types', 'read_events', 'forget_messages',
-    'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages', 'stopped_work',
+    'deduplication_retention', 'park_deliveries', 'set_aside', 'keep_alive', 'store_due_messages', 'stopped_work',
     -- The rows of perspectives.
     'register_perspective_rows', 'register_perspective_tables', 'enter_generation', 'live_writes', 'feed_rebuilds',
     'live_generation', 'read_perspective_events', 'read_rows', 'write_rows', 'find_rows',
