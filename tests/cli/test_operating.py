@@ -60,7 +60,7 @@ async def test_status_shows_instances_queues_and_alerts(
     done = await whippletree("status", "--check")
     assert done.returncode == 1, done.stderr
     assert "test:1" in done.stdout
-    assert "critical: 1 streams of outbox are parked: their heads gave up" in done.stdout
+    assert "critical: 1 stream of outbox stopped: a message gave up" in done.stdout
     seen = json.loads((await whippletree("status", "--json")).stdout)
     assert seen["instances"][0]["service_name"] == "orders"
     assert {queue["queue"]: queue["waiting"] for queue in seen["queues"]} == {"outbox": 2, "inbox": 0}
@@ -80,7 +80,7 @@ async def test_status_says_that_nobody_works(whippletree: Command, given: Given)
 
 async def test_why_answers_in_sentences(whippletree: Command, alice: RowsWorker, given: Given) -> None:
     await parks(alice, given, "order-17", "boom")
-    assert "its head, version 1, is parked after 1 attempts: boom" in (await whippletree("why", "order-17")).stdout
+    assert "its head, version 1, is parked after 1 attempt: boom" in (await whippletree("why", "order-17")).stdout
     told: list[str] = json.loads((await whippletree("why", "order-17", "--json")).stdout)
     assert told[0] == "stream order-17 has work in outbox"
 
@@ -91,7 +91,7 @@ async def test_a_parked_stream_is_redriven_in_order(whippletree: Command, alice:
     done = await whippletree("redrive", "order-17")
     assert (done.returncode, done.stdout) == (0, "redriven: 1 stream\n")
     assert await alice.claims() == [first, second]
-    assert "nothing is parked" in (await whippletree("parked")).stdout
+    assert "no stream is parked" in (await whippletree("parked")).stdout
 
 
 async def test_streams_are_redriven_by_their_error_after_a_question(
@@ -156,7 +156,7 @@ async def test_a_stream_is_shown_with_its_events_and_messages(
     await parks_events(alice, pool, db)
     await parks(alice, given, "order-17", "boom")
     shown = (await whippletree("streams", "show", "order-17")).stdout
-    assert "its head, version 1, is parked after 1 attempts: boom" in shown
+    assert "its head, version 1, is parked after 1 attempt: boom" in shown
     assert "summary, mail behind" in shown
     contents = json.loads((await whippletree("streams", "show", "order-17", "--json")).stdout)["contents"]
     states = [(row["kind"], row["version"], row["state"]) for row in contents]

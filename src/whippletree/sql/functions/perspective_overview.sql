@@ -1,4 +1,5 @@
--- Every perspective, or one: its generations, how many events of how many streams it has before it, and how its rebuild stands.
+-- Every perspective, or one: its generations, how many events it has before it, and how its rebuild stands. What is parked
+-- are streams, or the whole of one that follows the feed.
 CREATE OR REPLACE FUNCTION perspective_overview(p_perspective_name text DEFAULT NULL)
 RETURNS TABLE (perspective_name text, live_generation integer, building_generation integer, previous_generation integer,
   waiting bigint, parked bigint, rebuilt bigint, rebuild_waiting bigint,
@@ -15,13 +16,14 @@ AS $$
     WHERE s.queue LIKE 'perspective/%' GROUP BY s.queue
   )
   SELECT n.perspective_name, p.live_generation, p.building_generation, p.previous_generation,
-    COALESCE(l.waiting, 0), COALESCE(l.parked, 0),
+    COALESCE(l.waiting, f.behind, 0), COALESCE(l.parked, (f.state = 'parked')::integer, 0),
     (SELECT COALESCE(sum(c.version), 0)::bigint FROM wh_checkpoints c
       WHERE c.perspective_name = n.perspective_name || '@' || p.building_generation),
     COALESCE(b.waiting, 0), COALESCE(b.streams, 0), COALESCE(b.parked, 0)
   FROM name n
   LEFT JOIN wh_perspectives p ON p.perspective_name = n.perspective_name
   LEFT JOIN work l ON l.queue = 'perspective/' || n.perspective_name
+  LEFT JOIN subscriber_overview() f ON f.subscriber_name = 'perspective/' || n.perspective_name
   LEFT JOIN work b ON b.queue = 'perspective/' || n.perspective_name || '@' || p.building_generation
   WHERE p_perspective_name IS NULL OR n.perspective_name = p_perspective_name
   ORDER BY n.perspective_name;
