@@ -15,7 +15,7 @@ BEGIN
   LOOP
     v_found := true;
     IF v_message.stream_id = v_message.message_id THEN
-      RETURN NEXT format('message %s (%s) waits in the %s, without a stream', p_message_id, v_message.message_type,
+      RETURN NEXT format('message %s (%s) waits in the %s, without a stream: in no order', p_message_id, v_message.message_type,
         v_message.queue);
     ELSE
       RETURN NEXT format('message %s (%s) is version %s, %s in line, of stream %s in the %s', p_message_id,
