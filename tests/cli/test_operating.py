@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.conftest import Connect
-from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure
+from tests.scenario import T0, Given, Message, RowsWorker, completion, failure
 from tests.waiting import until
 from tests.work.following import Diary, append, make_effects, running
 from whippletree.claim.batch import WorkReport
@@ -182,66 +182,6 @@ async def test_a_draining_instance_finishes_and_the_others_take_over(
     await whippletree("instances", "drain", str(alice.instance_id), "--undo")
     seen = json.loads((await whippletree("instances", "list", "--json")).stdout)
     assert {row["service_name"]: row["draining"] for row in seen} == {"orders": False, "bob": False}
-
-
-async def test_verify_finds_nothing_wrong_with_a_sound_installation(
-    whippletree: Command, alice: RowsWorker, given: Given, pool: Pool, db: asyncpg.Connection
-) -> None:
-    await parks(alice, given, "order-17", "boom")
-    await given.outbox(None)
-    await given.inbox(S, 3)
-    await parks_events(alice, pool, db)
-    done = await whippletree("verify")
-    assert (done.returncode, done.stdout) == (0, "every promise is kept\n"), done.stderr
-
-
-@pytest.mark.parametrize(
-    ("damage", "promise"),
-    [
-        ("DELETE FROM wh_messages WHERE version = 2", "versions are dense"),
-        ("DELETE FROM wh_messages WHERE version = 1", "nothing is lost"),
-        ("DELETE FROM wh_active_streams WHERE queue = 'inbox'", "work is claimable"),
-        ("UPDATE wh_streams SET inbox_version = 7", "versions are counted"),
-        ("UPDATE wh_active_streams SET partition_number = partition_number + 1", "a stream has one partition"),
-        ("DELETE FROM wh_partitions WHERE partition_number = 3", "every partition exists"),
-        ("DELETE FROM wh_event_store WHERE version = 1", "versions are dense"),
-        ("UPDATE wh_streams SET event_version = 9 WHERE event_version > 0", "versions are counted"),
-        ("DELETE FROM wh_active_streams WHERE queue = 'perspective/summary'", "work is claimable"),
-        ("DELETE FROM wh_active_streams WHERE queue = 'receptor/mail'", "work is claimable"),
-        (
-            "INSERT INTO wh_checkpoints SELECT stream_id, 'other', 1, gen_random_uuid(), now(), now() FROM wh_streams",
-            "a checkpoint is an event",
-        ),
-    ],
-)
-async def test_verify_finds_damage(
-    whippletree: Command,
-    alice: RowsWorker,
-    given: Given,
-    pool: Pool,
-    db: asyncpg.Connection,
-    damage: str,
-    promise: str,
-) -> None:
-    await given.inbox(S, 3)
-    await parks_events(alice, pool, db)
-    await db.execute(damage)
-    done = await whippletree("verify", "--json")
-    assert done.returncode == 1, done.stderr
-    assert promise in {row["promise"] for row in json.loads(done.stdout)}
-
-
-async def test_verify_finds_what_was_finished_out_of_order(
-    whippletree: Command, db: asyncpg.Connection, given: Given
-) -> None:
-    await given.outbox(S, 2)
-    await db.execute(
-        """WITH m AS (DELETE FROM wh_messages RETURNING *), s AS (DELETE FROM wh_active_streams)
-           INSERT INTO wh_finished_messages
-           SELECT m.*, 1, 1, gen_random_uuid(), now() - m.version * interval '1 second' FROM m"""
-    )
-    done = await whippletree("verify", "--json")
-    assert [row["promise"] for row in json.loads(done.stdout)] == ["order is kept"]
 
 
 async def test_the_doctor_finds_a_long_transaction_and_says_how_to_end_it(
