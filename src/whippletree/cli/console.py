@@ -68,7 +68,8 @@ def marked(words: str, meaning: str = "") -> Text:
     """Words of a table or a line, coloured by what they mean."""
     from rich.text import Text
 
-    return Text(words, style=_COLOURS.get(meaning, ""))
+    # Appended, so that words that follow have no part in the colour.
+    return Text().append(words, style=_COLOURS.get(meaning, ""))
 
 
 def count(number: int, meaning: str = "") -> Text:

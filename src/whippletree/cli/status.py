@@ -100,7 +100,7 @@ def drawn(seen: Overview, *, watched: bool = False) -> RenderableType:
         parts += [console.subscribers([dataclasses.asdict(s) for s in seen.subscribers]), ""]
     if seen.dead_letters:
         parts += [f"dead letters: {seen.dead_letters:,}"]
-    told = [console.marked(f"{a.severity}: {a.problem}; {a.remedy}", a.severity) for a in seen.alerts]
+    told = [console.marked(f"{a.severity}: {a.problem}", a.severity).append(f"; {a.remedy}") for a in seen.alerts]
     told = told or [console.marked("all is well", "well")]
     return Group(*told, "", *parts) if watched else Group(*parts, *told)
 

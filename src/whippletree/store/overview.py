@@ -113,7 +113,7 @@ class Overview:
             yield Alert(
                 AlertLevel.CRITICAL,
                 f"{_spoken(queue.parked, 'stream')} of {name} stopped: a message gave up",
-                f"`whippletree parked --queue {name}`, then redrive or skip",
+                f"see `whippletree parked --queue {name}`",
             )
         if (queue.ready or queue.unowned) and not self._worked(name):
             yield Alert(AlertLevel.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
@@ -141,7 +141,7 @@ def _subscriber_alerts(subscriber: SubscriberOverview) -> Iterator[Alert]:
         yield Alert(
             AlertLevel.CRITICAL,
             f"subscriber {name} is parked at event {subscriber.failed_number}",
-            f"`whippletree subscribers redrive {name}`, or skip",
+            f"see `whippletree why {name}`",
         )
     elif subscriber.paused:
         yield Alert(
