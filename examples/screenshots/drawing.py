@@ -55,11 +55,13 @@ FORMAT = """\
 """
 
 
-def said_on_a_terminal(words: Sequence[str], environment: Mapping[str, str], directory: Path) -> str:
-    """What `whippletree WORDS` says on a terminal of our width."""
+def said_on_a_terminal(
+    words: Sequence[str], environment: Mapping[str, str], directory: Path, columns: int = WIDTH
+) -> str:
+    """What `whippletree WORDS` says on a terminal."""
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
-    terminal = {"TERM": "xterm-256color", "COLUMNS": str(WIDTH), "COLORTERM": ""}
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    terminal = {"TERM": "xterm-256color", "COLUMNS": str(columns), "COLORTERM": ""}
     command = [sys.executable, "-m", "whippletree", *words]
     # Progress goes to stderr, and is gone when the command has ended.
     process = subprocess.Popen(  # noqa: S603 - our own command

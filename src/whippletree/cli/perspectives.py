@@ -173,6 +173,8 @@ async def _state(app: App, name: str, stream: str, at: str | None) -> object:
     from whippletree.dispatch.replay import Replays
     from whippletree.store.database import prepared_pool
 
+    if (known := app.perspectives.get(name)) and known.key is not None:
+        raise UsageError(f"{name} chooses its keys, so that a stream has no row of it; read its row by the key instead")
     version = int(at) if at is not None and at.isdigit() else None
     try:
         when = None if at is None or version is not None else datetime.fromisoformat(at)
