@@ -142,12 +142,30 @@ async def test_events_are_skipped_for_one_perspective_or_receptor_only(
         assert await db.fetchval("SELECT status FROM wh_receptor_processing WHERE version = 1") == "Skipped"
 
 
-async def test_what_is_in_hand_cannot_be_skipped(whippletree: Command, alice: RowsWorker, given: Given) -> None:
+async def test_what_is_in_hand_cannot_be_skipped_or_redriven(
+    whippletree: Command, alice: RowsWorker, given: Given, pool: Pool, db: asyncpg.Connection
+) -> None:
+    """Neither a message nor an event; not even when it has failed before and is tried just now."""
     await given.outbox("order-17")
     await alice.claims()
-    done = await whippletree("skip", "order-17", "--queue", "outbox", "--reason", "x", "--yes")
-    assert done.returncode == 2
-    assert "`whippletree why order-17` says why" in done.stderr
+    await parks_events(alice, pool, db)
+    await db.execute("SELECT redrive_streams()")
+    limits = {"perspective/summary": 10, "receptor/mail": 10}
+    await alice.coordinator.process_work_batch(WorkReport(limits=limits))
+    leases = "SELECT array_agg((queue, lease_token, head_version, ready_at) ORDER BY queue) FROM wh_active_streams"
+    held = await db.fetchval(leases)
+    for queue in ("outbox", "perspective/summary", "receptor/mail"):
+        done = await whippletree("skip", "order-17", "--queue", queue, "--reason", "x", "--yes")
+        assert done.returncode == 2, queue
+        assert "`whippletree why order-17` says why" in done.stderr
+    assert "redriven: 0 streams" in (await whippletree("redrive", "--all", "--yes")).stdout
+    assert (
+        await db.fetchval(
+            "SELECT bool_or(redrive_stream(queue, stream_id)) FROM wh_active_streams WHERE instance_id IS NOT NULL"
+        )
+        is False
+    )
+    assert await db.fetchval(leases) == held
 
 
 async def test_a_stream_is_shown_with_its_events_and_messages(

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import asyncpg
@@ -16,7 +17,8 @@ from examples.screenshots.drawing import said_on_a_terminal
 from tests.cli.conftest import PROGRAM, Command
 from tests.house.tree import ROOT
 from tests.scenario import Given, RowsWorker, failure
-from tests.work.following import Diary, append, make_effects, running, until
+from tests.waiting import until
+from tests.work.following import Diary, append, make_effects, running
 from whippletree.cli import console
 from whippletree.settings import Dsn
 from whippletree.work.subscription import SubscriptionState
@@ -31,7 +33,7 @@ async def on_a_terminal(dsn: Dsn, *words: str, columns: int = 80) -> str:
     return await asyncio.to_thread(said_on_a_terminal, words, environment, ROOT, columns)
 
 
-def drawn(columns: tuple[str, ...], rows: list[tuple[str, ...]], width: int) -> list[str]:
+def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     screen = Console(width=width, force_terminal=False)
     with screen.capture() as capture:
         screen.print(console.table(columns, rows, empty=""))
@@ -116,7 +118,7 @@ async def test_status_tells_of_subscribers_that_are_paused_or_that_nobody_follow
     await make_effects(db)
     await append(pool, "First")
     async with running(dsn, Diary()) as follower:
-        await until(db, lambda: follower.state() is SubscriptionState.LIVE)
+        await until(lambda: follower.state() is SubscriptionState.LIVE)
     await append(pool, "Second", "Third")
     done = await whippletree("status", "--check")
     assert "critical: nobody follows subscriber diary, 2 events behind; start `whippletree run`" in done.stdout

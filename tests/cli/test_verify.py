@@ -10,7 +10,8 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.scenario import T0, Given, RowsWorker, S, completion
-from tests.work.following import Diary, append, make_effects, running, until
+from tests.waiting import until
+from tests.work.following import Diary, append, make_effects, running
 from whippletree.claim.batch import WorkReport
 from whippletree.cli.verify import CHECKS
 from whippletree.message.event import NewEvent
@@ -58,10 +59,10 @@ async def installation(dsn: Dsn, pool: Pool, db: asyncpg.Connection, given: Give
             raise ValueError("spoilt")
 
     async with running(dsn, Diary(before=spoil)) as follower:
-        await until(db, lambda: follower.state() is SubscriptionState.PARKED)
+        await until(lambda: follower.state() is SubscriptionState.PARKED)
         await db.execute("SELECT skip_subscriber('diary', failed_number, 'bad data') FROM wh_subscribers")
-        await until(db, lambda: follower.state() is SubscriptionState.PARKED and len(follower.told) > 3)
-        await until(db, lambda: db.fetchval("SELECT state = 'parked' FROM wh_subscribers"))
+        await until(lambda: follower.state() is SubscriptionState.PARKED and len(follower.told) > 3)
+        await until(lambda: db.fetchval("SELECT state = 'parked' FROM wh_subscribers"))
 
 
 async def findings(db: asyncpg.Connection) -> set[str]:

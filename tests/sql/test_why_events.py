@@ -11,7 +11,8 @@ import pytest
 from tests.scenario import T0, RowsWorker, S
 from tests.shop import OrderPlaced, Shop, Summary
 from tests.sql.asking import Ask
-from tests.work.following import Diary, append, make_effects, row, running, until
+from tests.waiting import until
+from tests.work.following import Diary, append, make_effects, row, running
 from whippletree.claim.batch import WorkReport
 from whippletree.message.event import NewEvent
 from whippletree.message.ids import StreamId
@@ -166,7 +167,7 @@ async def test_a_subscriber_has_stopped_at_it_or_has_not_come_to_it_or_passed_ov
             raise ValueError("spoilt")
 
     async with running(dsn, Diary(before=spoil)) as follower:
-        await until(db, lambda: follower.state() is SubscriptionState.PARKED)
+        await until(lambda: follower.state() is SubscriptionState.PARKED)
         told = await ask.now(bad)
         assert "its number in the feed is 2" in told
         assert "subscriber diary has stopped at it" in told
@@ -182,7 +183,7 @@ async def test_a_subscriber_that_nobody_follows_is_behind_though_nobody_numbers(
     await make_effects(db)
     await append(pool, "First")
     async with running(dsn, Diary()) as follower:
-        await until(db, lambda: follower.state() is SubscriptionState.LIVE)
+        await until(lambda: follower.state() is SubscriptionState.LIVE)
     await append(pool, "Second", "Third")
     assert (await row(db))["behind"] == 0
     told = await ask.now("diary")
