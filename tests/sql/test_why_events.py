@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from tests.scenario import T0, RowsWorker, S
+from tests.scenario import T0, RowsWorker, S, seconds
 from tests.shop import OrderPlaced, Shop, Summary
 from tests.sql.asking import Ask
 from tests.waiting import until
@@ -191,3 +191,33 @@ async def test_a_subscriber_that_nobody_follows_is_behind_though_nobody_numbers(
     assert "nobody follows it; start one with `whippletree run`" in told
     second = await db.fetchval("SELECT event_id FROM wh_event_store WHERE version = 2")
     assert "it has no number in the feed yet" in await ask.now(second)
+
+
+async def test_a_claim_of_events_hands_out_exactly_what_is_said_to_be_ready_for_the_instance(
+    pool: Pool, db: asyncpg.Connection, alice: RowsWorker
+) -> None:
+    """As for messages: the sentences and the claim agree, stream by stream."""
+    bob = RowsWorker(pool, "bob", lease_seconds=300, max_attempts=3)
+    await db.execute("SELECT register_perspective('summary', '{OrderPlaced}')")
+    for number in range(40):
+        await placed(pool, f"order-{number}")
+    await db.execute("UPDATE wh_active_streams SET ready_at = $1", T0)
+    for worker in (alice, bob, alice, bob):
+        await worker.coordinator.process_work_batch(WorkReport(limits={"perspective/summary": 0}), as_of=T0)
+    batch = await alice.coordinator.process_work_batch(WorkReport(limits={"perspective/summary": 5}), as_of=T0)
+    first = batch.claimed_perspective_work[0].stream_id
+    failed = PerspectiveCheckpointFailure(first, "summary", "KeyError: 'total'", retry_seconds=30)
+    await alice.coordinator.process_work_batch(WorkReport(outcomes=[failed], limits={}), as_of=T0)
+    everything = WorkReport(limits={"perspective/summary": 100})
+    for later in (1, 31, 360):
+        for worker in (bob, alice):
+            said = await db.fetch(
+                """SELECT s.stream_id FROM wh_active_streams s
+                   CROSS JOIN LATERAL (SELECT array_agg(w) AS told FROM why_stream(s.queue, s.stream_id, $1) w) w
+                   WHERE EXISTS (SELECT FROM unnest(told) t WHERE t LIKE '%has been ready for%')
+                     AND EXISTS (SELECT FROM unnest(told) t WHERE t LIKE 'it is for ' || $2 || ' on%')""",
+                T0 + seconds(later),
+                worker.instance.service_name,
+            )
+            batch = await worker.coordinator.process_work_batch(everything, as_of=T0 + seconds(later))
+            assert {work.stream_id for work in batch.claimed_perspective_work} == {row[0] for row in said}
