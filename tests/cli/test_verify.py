@@ -103,7 +103,7 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
         ("UPDATE wh_streams SET inbox_version = 7", "versions are counted"),
         ("UPDATE wh_streams SET inbox_version = 2 WHERE inbox_version = 3", "versions are counted"),
         (
-            "UPDATE wh_active_streams SET head_version = 9 WHERE queue = 'perspective/summary'",
+            "UPDATE wh_active_streams SET head_version = 9 WHERE queue = 'receptor/mail'",
             "a head is in its stream",
         ),
         ("UPDATE wh_active_streams SET partition_number = partition_number + 1", "a stream has one partition"),
