@@ -30,7 +30,7 @@ def test_dev_lists_its_commands_and_refuses_others() -> None:
     refused = subprocess.run([ROOT / "dev", "nothing"], capture_output=True, text=True, check=False)
 
     assert [line.split()[1] for line in told.stdout.splitlines() if line.startswith("./dev")] == [
-        *("demo", "test", "lint", "types", "bench", "prove", "lock"),
+        *("demo", "test", "lint", "types", "bench", "prove", "screenshots", "lock"),
     ]
     assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", told.stdout)
 

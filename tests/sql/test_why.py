@@ -11,12 +11,9 @@ import pytest
 
 from tests.conftest import Connect
 from tests.scenario import T0, Given, Message, RowsWorker, S, completion, failure, minutes, seconds
-from whippletree.claim.batch import WorkReport
+from tests.sql.asking import Ask
 from whippletree.message.envelope import InboxMessage, Queue
-from whippletree.message.event import NewEvent
-from whippletree.message.ids import StreamId, new_message_id
-from whippletree.message.outcome import PerspectiveCheckpointFailure
-from whippletree.store.event_store import EventStore
+from whippletree.message.ids import new_message_id
 from whippletree.store.inbox import store_inbox
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -32,15 +29,6 @@ def ask(db: asyncpg.Connection) -> Ask:
     return Ask(db)
 
 
-class Ask:
-    def __init__(self, db: asyncpg.Connection) -> None:
-        self._db = db
-
-    async def __call__(self, thing: object, later: float = 0) -> str:
-        rows = await self._db.fetch("SELECT why($1, $2)", str(thing), T0 + seconds(later))
-        return "\n".join(row[0] for row in rows)
-
-
 async def test_an_earlier_message_of_its_stream_is_leased_to_another_instance(
     given: Given, alice: RowsWorker, ask: Ask
 ) -> None:
@@ -51,7 +39,7 @@ async def test_an_earlier_message_of_its_stream_is_leased_to_another_instance(
     assert (
         f"message {second.message_id} (Happened) is version 2, second in line, of stream order-17 in the outbox" in told
     )
-    assert "versions 1 to 1 are leased to orders on test:1, which last beat 9 s ago; the lease ends in 5 min" in told
+    assert "version 1 is leased to orders on test:1, which last beat 9 s ago; the lease ends in 5 min" in told
 
 
 async def test_an_earlier_message_of_its_stream_waits_for_its_retry(given: Given, alice: RowsWorker, ask: Ask) -> None:
@@ -60,7 +48,7 @@ async def test_an_earlier_message_of_its_stream_waits_for_its_retry(given: Given
     await alice.reports(failure(first, error="KeyError: 'total'", retry_at=T0 + seconds(41)))
     told = await ask(third.message_id)
     assert "third in line" in told
-    assert "its head, version 1, failed 1 times and is retried in 41 s: KeyError: 'total'" in told
+    assert "its head, version 1, failed 1 time and is retried in 41 s: KeyError: 'total'" in told
 
 
 async def test_its_head_is_parked(given: Given, alice: RowsWorker, ask: Ask) -> None:
@@ -154,7 +142,7 @@ async def test_storers_of_its_stream_wait_for_an_open_transaction(connect: Conne
 async def test_it_was_given_up(db: asyncpg.Connection, given: Given, ask: Ask) -> None:
     (message,) = await given.outbox(S)
     await db.execute("SELECT skip_message('outbox', $1, 1, 'was a test', $2)", S, T0)
-    assert "was given up 5 s ago: was a test" in await ask(message.message_id, later=5)
+    assert "was given up in outbox 5 s ago: was a test" in await ask(message.message_id, later=5)
 
 
 async def test_it_was_received_and_is_finished(db: asyncpg.Connection, alice: RowsWorker, ask: Ask) -> None:
@@ -171,50 +159,75 @@ async def test_an_unknown_name_is_said_to_be_unknown(ask: Ask) -> None:
     assert f"nothing of the id {unknown} waits here" in await ask(unknown)
 
 
-async def test_an_event_says_who_has_it_and_who_does_not(
-    pool: Pool, db: asyncpg.Connection, alice: RowsWorker, ask: Ask
+async def test_a_message_without_a_stream_has_no_order(given: Given, ask: Ask) -> None:
+    (message,) = await given.outbox(None)
+    assert f"message {message.message_id} (Happened) waits in the outbox, without a stream: in no order" in await ask(
+        message.message_id
+    )
+
+
+async def test_the_order_is_that_of_versions_whatever_the_times_say(
+    db: asyncpg.Connection, given: Given, ask: Ask
 ) -> None:
-    await db.execute("SELECT register_perspective('summary', '{OrderPlaced}')")
-    await db.execute("SELECT register_receptor('mail', '{OrderPlaced}')")
-    receipt = await EventStore(pool).append("order-17", [NewEvent(event_type="OrderPlaced", payload="{}")])
-    report = WorkReport(limits={"perspective/summary": 10})
-    await alice.coordinator.process_work_batch(report, as_of=T0)
-    failed = PerspectiveCheckpointFailure(StreamId(receipt.stream_id), "summary", "KeyError: 'total'", retry_seconds=41)
-    await alice.coordinator.process_work_batch(WorkReport(outcomes=[failed], limits={}), as_of=T0)
-    told = await ask(receipt.event_ids[0])
-    assert "(OrderPlaced) is version 1 of stream order-17" in told
-    assert "perspective/summary does not have it yet" in told
-    assert "  its head, version 1, failed 1 times and is retried in 41 s: KeyError: 'total'" in told
-    assert "receptor/mail does not have it yet" in told
-    assert "no live instance works receptor/mail" in told
-    assert "stream order-17: its head, version 1, failed 1 times" in await ask("summary")
+    await given.outbox("order-17")
+    (later,) = await given.outbox("order-17")
+    await db.execute("UPDATE wh_messages SET created_at = created_at - interval '1 day' WHERE version = 2")
+    assert "is version 2, second in line" in await ask(later.message_id)
+
+
+async def test_every_instance_that_works_its_queue_is_draining(
+    given: Given, db: asyncpg.Connection, alice: RowsWorker, ask: Ask
+) -> None:
+    await alice.polls()
+    (message,) = await given.outbox("order-17")
+    await db.execute("SELECT drain_instance($1)", alice.instance_id)
+    assert "every instance that works outbox is draining" in await ask(message.message_id)
+    assert "which last beat 0 ms ago and is draining" in await ask("outbox")
+
+
+async def test_it_is_kept_for_a_later_time(db: asyncpg.Connection, ask: Ask) -> None:
+    message_id = new_message_id()
+    await db.execute(
+        """SELECT schedule_messages(jsonb_build_array(jsonb_build_object('message_id', $1::text, 'queue', 'inbox',
+             'due_at', $2::timestamptz, 'stream_key', 'order-17', 'message_type', 'Ship', 'payload', '{}')), $3)""",
+        str(message_id),
+        T0 + minutes(60),
+        T0,
+    )
+    told = f"message {message_id} (Ship) of stream order-17 is kept for a later time: it goes to the inbox in 60 min"
+    assert await ask(message_id) == told
+    assert await ask("order-17") == told
 
 
 async def test_a_claim_hands_out_exactly_what_is_said_to_be_ready_for_the_instance(
-    given: Given, pool: Pool, db: asyncpg.Connection, alice: RowsWorker
+    given: Given, pool: Pool, db: asyncpg.Connection, connect: Connect, alice: RowsWorker
 ) -> None:
-    """The sentences and the claim agree, stream by stream, about streams in every state."""
-    bob = RowsWorker(pool, "orders", lease_seconds=300, max_attempts=3)
-    for number in range(40):
+    """The sentences and the claim agree, stream by stream, about streams in every state and about every instance."""
+    bob, carol = (RowsWorker(pool, name, lease_seconds=300, max_attempts=3) for name in ("bob", "carol"))
+    for number in range(60):
         await given.outbox(f"order-{number}")
-    for worker in (alice, bob, alice, bob):
+    for worker in (alice, bob, carol, alice, bob, carol):
         await worker.polls()
     taken = await alice.claims(limit=5)
     await alice.reports(failure(taken[0], retry_at=T0 + seconds(30)), failure(taken[1], retry_at=T0), as_of=T0)
+    await db.execute("SELECT drain_instance($1)", carol.instance_id)
+    for worker in (alice, bob, alice, bob):
+        await worker.polls()
+    holder = await connect()
+    held = holder.transaction()
+    await held.start()
+    await holder.execute("SELECT FROM wh_active_streams WHERE stream_id = stream_id_of('order-59') FOR UPDATE")
     for as_of in (T0 + seconds(1), T0 + seconds(31), T0 + minutes(6)):
-        expected = await db.fetch(
-            """SELECT m.message_id FROM wh_messages m JOIN wh_active_streams s USING (queue, stream_id)
-               WHERE EXISTS (SELECT FROM why_stream('outbox', s.stream_id, $1) w WHERE w LIKE '%has been ready for%')
-                 AND $2 IN (SELECT claimants('outbox', s.partition_number, s.instance_id IS NOT NULL))""",
-            as_of,
-            bob.instance_id,
-        )
-        transaction = db.transaction()
-        await transaction.start()
-        rows = await db.fetch(
-            "SELECT FROM pick_streams(owners_served($1, 'outbox'), 'outbox', 100, 100, 1000000, 3, '-infinity', $2)",
-            bob.instance_id,
-            as_of,
-        )
-        await transaction.rollback()
-        assert len(rows) == len(expected) > 0
+        for worker in (bob, carol, alice):
+            said = await db.fetch(
+                """SELECT m.message_id FROM wh_messages m JOIN wh_active_streams s USING (queue, stream_id)
+                   CROSS JOIN LATERAL (SELECT array_agg(w) AS told FROM why_stream('outbox', s.stream_id, $1) w) w
+                   WHERE EXISTS (SELECT FROM unnest(told) t WHERE t LIKE '%has been ready for%')
+                     AND NOT EXISTS (SELECT FROM unnest(told) t WHERE t LIKE 'it is held by%')
+                     AND EXISTS (SELECT FROM unnest(told) t WHERE t LIKE '%it is for ' || $2 || ' on%')""",
+                as_of,
+                worker.instance.service_name,
+            )
+            claimed = await worker.claims(as_of=as_of)
+            assert {message.message_id for message in claimed} == {row[0] for row in said}
+    await held.rollback()

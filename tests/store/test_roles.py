@@ -62,8 +62,8 @@ VIEWING = {
         "perspective_overview",
         "count_dead_letters",
     ),
-    *("dead_letters", "stopped_streams", "stream_contents", "why", "verify_streams", "verify_events"),
-    "ailments",
+    *("dead_letters", "stopped_streams", "stream_contents", "why", "ailments", "stream_names"),
+    *("verify_streams", "verify_finished", "verify_events", "verify_perspectives", "verify_feed", "verify_subscribers"),
     *("read_feed", "last_number", "subscriber_lock", "subscriber_locks", "subscriber_overview", "number_events"),
 }
 FOR_THE_OWNER = {

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from tests.claim.wire import pooler, wire
-from tests.conftest import SCHEMA
+from tests.conftest import SCHEMA, Connect
 from tests.waiting import until
 from tests.work.following import Diary, Pool, Running, append, effects, make_effects, row, running
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode
@@ -189,3 +189,24 @@ async def test_the_row_of_a_holder_that_is_gone_says_lost(dsn: Dsn, db: asyncpg.
     await db.execute("SELECT register_subscriber('diary', 0, true)")
     await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
     assert (await row(db))["state"] == "lost"
+
+
+async def test_of_what_is_free_a_session_takes_its_share_and_the_rest_only_when_nobody_has_taken_it(
+    connect: Connect,
+) -> None:
+    names = [f"subscriber:{number}" for number in range(6)]
+    alice, bob = await connect(), await connect()
+    for session in (alice, bob):
+        await session.execute("SELECT stand_by($1)", names)
+
+    async def takes(session: asyncpg.Connection, anyway: list[str]) -> list[str]:
+        rows = await session.fetch("SELECT * FROM take_subscribers($1, $2, 60)", names, anyway)
+        return sorted(row["standing"] for row in rows)
+
+    async def alice_has_all() -> bool:
+        return await takes(alice, names) == ["held"] * 6
+
+    assert await takes(alice, []) == ["free"] * 3 + ["held"] * 3
+    assert await takes(bob, []) == ["another's"] * 3 + ["held"] * 3
+    await bob.close()
+    await until(alice_has_all)

@@ -13,6 +13,7 @@ from tests.conftest import Connect
 from tests.waiting import until
 from tests.work.shop import Reserve, drained, new_app, running, settings
 from whippletree.claim.coordinator import CoordinatorSettings
+from whippletree.message.ids import new_instance_id
 from whippletree.service import ServiceSettings
 from whippletree.settings import Dsn
 from whippletree.work.loop import LoopSettings
@@ -20,6 +21,13 @@ from whippletree.work.loop import LoopSettings
 _EFFECTS = "CREATE TABLE public.effects (writer text)"
 _INSERT = "INSERT INTO public.effects VALUES ($1)"
 _LEASE = "SELECT lease_expiry FROM wh_active_streams WHERE instance_id IS NOT NULL"
+
+# What a claim does to a stream whose lease has run out.
+_CLAIMED_BY_ANOTHER = """
+UPDATE wh_active_streams
+SET instance_id = $1, lease_token = nextval('wh_lease_tokens'), lease_expiry = clock_timestamp() + interval '5 minutes',
+  ready_at = clock_timestamp() + interval '5 minutes'
+"""
 
 
 def short(*, lease: float = 1, longest: float = 3600) -> ServiceSettings:
@@ -65,6 +73,30 @@ async def test_what_hangs_is_renewed_for_a_while_then_taken_over_and_its_effects
             goes_on.set()
     assert await db.fetchval("SELECT array_agg(writer) FROM public.effects") == ["the other"]
     assert first.counters.leases_lost == 1
+
+
+async def test_effects_of_work_that_another_has_claimed_meanwhile_do_not_commit(
+    dsn: Dsn, db: asyncpg.Connection, connect: Connect
+) -> None:
+    await db.execute(_EFFECTS)
+    app, claiming, other = new_app(dsn), await connect(), new_instance_id()
+    calls: list[str] = []
+
+    @app.receptor
+    async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+        calls.append(command.order)
+        await tx.execute(_INSERT, command.order)
+        if command.order == "order-1":
+            await claiming.execute(_CLAIMED_BY_ANOTHER, other)
+
+    async with running(app, kinds=("receptors",)) as service:
+        await app.publish(Reserve("order-1"))
+        await until(lambda: service.counters.leases_lost)
+        await app.publish(Reserve("order-2"))
+        await until(lambda: db.fetchval("SELECT 'order-2' IN (SELECT writer FROM public.effects)"))
+    assert calls == ["order-1", "order-2"]
+    assert await db.fetchval("SELECT array_agg(writer) FROM public.effects") == ["order-2"]
+    assert await db.fetchval("SELECT instance_id FROM wh_active_streams") == other
 
 
 async def test_an_external_receptor_is_cancelled_when_its_lease_is_not_renewed(

@@ -211,6 +211,24 @@ async def test_what_was_folded_onto_old_rows_is_refused_after_a_swap_and_folded_
     assert await db.fetchval(f"SELECT row ->> 'total' FROM wh_rows_{NAME}_g1") == "1"
 
 
+async def test_rows_of_a_generation_that_nobody_works_on_are_not_written(
+    shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection
+) -> None:
+    """Those kept for undo and those that were never made: whoever was told to fold onto them is refused."""
+    await shop.opens()
+    await shop.append(S, OrderPlaced(S, "ada", 10))
+    await shop.catches_up()
+    await rebuilds.start(NAME)
+    await shop.catches_up()
+    write = "SELECT write_rows($1, $2, ARRAY[$3], ARRAY['{}'::jsonb], ARRAY[99::bigint])"
+    assert await db.fetchval(write, NAME, 1, str(stream(7)))
+    assert await db.fetchval(write, NAME, 2, str(stream(7)))
+    await rebuilds.swap(NAME)
+    for generation in (1, 3):
+        assert not await db.fetchval(write, NAME, generation, str(stream(8)))
+    assert await db.fetchval(f"SELECT count(*) FROM wh_rows_{NAME}_g1") == 2
+
+
 async def test_a_swap_waits_for_a_fold_that_is_being_committed(
     shop: Shop, rebuilds: Rebuilds, db: asyncpg.Connection
 ) -> None:

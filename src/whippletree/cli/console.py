@@ -17,11 +17,13 @@ from whippletree.settings import Dsn, Settings, redact
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from whippletree.store.overview import InstanceOverview
 
 
 _COLOURS = {"critical": "bold red", "error": "bold red", "danger": "bold red", "warning": "yellow", "well": "green"}
+_STATES = {"parked": "critical", "lost": "critical", "paused": "warning", "live": "well"}
 
 
 def colour_on(stream: TextIO) -> bool:
@@ -46,28 +48,33 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def show(drawn: RenderableType) -> None:
-    """Print what rich drew: with colour on a terminal, as plain text in a pipe."""
+    """Print what rich drew: with colour on a terminal, as plain text in a pipe, where no sentence is broken."""
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(drawn)
+    terminal = sys.stdout.isatty()
+    Console(width=None if terminal else 500, highlight=False).print(drawn, soft_wrap=not terminal)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> RenderableType:
-    """A table whose first column is a name and whose numbers stand to the right; the words for none."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, empty: str) -> RenderableType:
+    """Rows under their columns; the words for none."""
     from rich.text import Text
 
-    if not rows:
-        return Text(empty, style="dim")
-    drawn = Table(box=SIMPLE_HEAD)
-    for place, column in enumerate(columns):
-        numbers = all(_is_number(row[place]) for row in rows)
-        drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        # Text, because a value in [brackets] is no markup.
-        drawn.add_row(*map(Text, row))
-    return drawn
+    from whippletree.cli.listing import Listing
+
+    return Listing(columns, rows) if rows else Text(empty, style="dim")
+
+
+def marked(words: str, meaning: str = "") -> Text:
+    """Words of a table or a line, coloured by what they mean."""
+    from rich.text import Text
+
+    # Appended, so that words that follow have no part in the colour.
+    return Text().append(words, style=_COLOURS.get(meaning, ""))
+
+
+def count(number: int, meaning: str = "") -> Text:
+    """A number as people read it; none is a dash, and only some is coloured."""
+    return marked(f"{number:,}" if number else "-", meaning if number else "")
 
 
 def instances(found: Sequence[InstanceOverview]) -> RenderableType:
@@ -78,9 +85,9 @@ def instances(found: Sequence[InstanceOverview]) -> RenderableType:
             i.service_name,
             spoken(i.age),
             spoken(i.silence) + " ago",
-            str(i.partitions),
-            str(i.leases),
-            "draining" if i.draining else "working",
+            count(i.partitions),
+            count(i.leases),
+            marked(*(("draining", "warning") if i.draining else ("working", "well"))),
         )
         for i in found
     ]
@@ -93,22 +100,17 @@ def subscribers(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     rows = [
         (
             row["subscriber_name"],
-            "paused" if row["paused"] else row["state"],
-            str(row["checkpoint"]),
-            str(row["behind"]),
+            marked(state := "paused" if row["paused"] else row["state"], _STATES.get(state, "")),
+            f"{row['checkpoint']:,}",
+            count(row["behind"]),
+            "-" if row["lag"] is None else spoken(row["lag"]),
             row["holder"] or "-",
             first_line(row["error"]),
         )
         for row in found
     ]
-    return table(("subscriber", "state", "checkpoint", "behind", "holder", "error"), rows, empty="no subscribers")
-
-
-def line(words: str, meaning: str = "") -> RenderableType:
-    """One line, coloured by what it means."""
-    from rich.text import Text
-
-    return Text(words, style=_COLOURS.get(meaning, ""))
+    columns = ("subscriber", "state", "checkpoint", "behind", "lag", "holder", "error")
+    return table(columns, rows, empty="no subscribers")
 
 
 def spoken(seconds: float) -> str:
@@ -122,10 +124,6 @@ def spoken(seconds: float) -> str:
 def first_line(text: str | None) -> str:
     """Enough of an error to know it by."""
     return text.strip().splitlines()[0][:100] if text and text.strip() else "-"
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or text[:1].isdigit()
 
 
 def show_json(value: object) -> None:

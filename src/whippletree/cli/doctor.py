@@ -29,10 +29,10 @@ def doctor(as_json: bool, **arguments: str | None) -> int:
     if as_json:
         console.show_json([dataclasses.asdict(finding) for finding in found])
     elif not found:
-        console.show(console.line("nothing is wrong", "well"))
+        console.show(console.marked("nothing is wrong", "well"))
     for finding in () if as_json else found:
-        console.show(console.line(f"{finding.severity}: {finding.subject}: {finding.problem}", finding.severity))
-        console.show(console.line(f"  {finding.remedy}"))
+        console.show(console.marked(f"{finding.severity}: {finding.subject}: {finding.problem}", finding.severity))
+        console.show(console.marked(f"  {finding.remedy}"))
     return 1 if any(finding.severity != "warning" for finding in found) else 0
 
 

@@ -53,29 +53,39 @@ def tail(
 
 
 async def _tail(
-    settings: Settings, types: Sequence[str] | None, since: _Since, show: Callable[[NumberedEvent], None]
+    settings: Settings, types: Sequence[str] | None, since: _Since, show: Callable[[NumberedEvent, str], None]
 ) -> None:
     from whippletree.store import database
     from whippletree.store.feed import Feed
+    from whippletree.store.statements import call
+
+    async def tell(events: Sequence[NumberedEvent]) -> None:
+        # As their users know the streams; asked for a page at once, because a look for each event takes its time.
+        with database.translated():
+            names = await connections.fetchval(names_of, [numbered.event.stream_id for numbered in events])
+        for numbered, name in zip(events, names or (), strict=True):
+            show(numbered, name)
+
+    names_of = call(settings.schema, "stream_names", 1)
 
     async with database.serving(settings) as dsn, database.open_pool(dsn, size=1) as connections:
         feed = Feed(connections, schema=settings.schema)
         newest = await feed.last_number()
         after = max(0, newest - since.last) if since.after is None else since.after
         if not since.follow:
-            for numbered in await feed.read_all(after=after, types=types):
-                show(numbered)
+            await tell(await feed.read_all(after=after, types=types))
             return
         async for numbered in feed.follow(after=after, types=types, wait=lambda: asyncio.sleep(0.2)):
-            show(numbered)
+            await tell([numbered])
 
 
-def _show(numbered: NumberedEvent, payload: bool, as_json: bool) -> None:
+def _show(numbered: NumberedEvent, stream: str, payload: bool, as_json: bool) -> None:
     event = numbered.event
     if as_json:
         shown = {
             "number": numbered.number,
             "stream_id": event.stream_id,
+            "stream": stream,
             "version": event.version,
             "event_id": event.event_id,
             "event_type": event.event_type,
@@ -83,6 +93,6 @@ def _show(numbered: NumberedEvent, payload: bool, as_json: bool) -> None:
         }
         console.show_line(shown | ({"payload": event.payload} if payload else {}))
         return
-    place = f"{event.stream_id} {event.version}"
     body = f"  {event.payload}" if payload else ""
-    click.echo(f"{numbered.number:>8}  {event.created_at:%Y-%m-%d %H:%M:%S}  {event.event_type}  {place}{body}")
+    place = f"{stream} {event.version}"
+    click.echo(f"{numbered.number:>9,}  {event.created_at:%Y-%m-%d %H:%M:%S}  {event.event_type:<20}  {place}{body}")

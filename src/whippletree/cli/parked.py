@@ -21,7 +21,8 @@ _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 def parked(queue: str | None, retrying: bool, limit: int, as_json: bool, **arguments: str | None) -> None:
     """List the streams that stopped at a message, with its error."""
-    found = ask.rows(Settings.load(**arguments), "stopped_streams", queue, retrying, limit)
+    settings = Settings.load(**arguments)
+    found = ask.rows(settings, "stopped_streams", queue, retrying, limit)
     if as_json:
         console.show_json([dict(row) for row in found])
         return
@@ -33,12 +34,16 @@ def parked(queue: str | None, retrying: bool, limit: int, as_json: bool, **argum
             row["message_type"] or "-",
             str(row["attempts"]),
             console.spoken(row["stopped"]),
-            console.first_line(row["error"]),
+            console.marked(console.first_line(row["error"]), "critical" if row["parked"] else "warning"),
         )
         for row in found
     ]
     columns = ("queue", "stream", "version", "type", "attempts", "since", "error")
-    console.show(console.table(columns, lines, empty="nothing is parked"))
+    console.show(console.table(columns, lines, empty="no stream is parked"))
+    for row in () if queue else ask.rows(settings, "subscriber_overview"):
+        if row["state"] == "parked":
+            told = f"subscriber {row['subscriber_name']} is parked too; see `whippletree subscribers list`"
+            console.show(console.marked(told, "critical"))
 
 
 @click.command()
@@ -56,7 +61,7 @@ def redrive(
         raise UsageError("say what to redrive: a stream, --queue, --error, or --all")
     settings = Settings.load(**arguments)
     if not (stream or yes):
-        click.confirm("Redrive every stopped stream that matches?", abort=True)
+        click.confirm("Redrive every stopped stream that matches, each from its head on?", abort=True)
     stream_id = ask.value(settings, "stream_id_of", stream) if stream else None
     count = ask.value(settings, "redrive_streams", queue, stream_id, error)
     if stream and not count:

@@ -33,17 +33,29 @@ def perspectives() -> None:
 @as_json
 def list_(as_json: bool, **arguments: str | None) -> None:
     """List the perspectives, what waits for them, and the rebuilds."""
-    found = _ask(Settings.load(**arguments), lambda rebuilds: rebuilds.overview())
-    if as_json:
-        import dataclasses
+    import dataclasses
 
-        console.show_json([dataclasses.asdict(one) for one in found])
+    settings = Settings.load(**arguments)
+    found = _ask(settings, lambda rebuilds: rebuilds.overview())
+    lags = {row["queue"]: row["oldest"] for row in ask.rows(settings, "queue_overview")}
+    # One with keys of its own follows the feed.
+    lags |= {row["subscriber_name"]: row["lag"] for row in ask.rows(settings, "subscriber_overview")}
+    stands = [(one, lags.get(f"perspective/{one.perspective_name}")) for one in found]
+    if as_json:
+        console.show_json([dataclasses.asdict(one) | {"lag": lag} for one, lag in stands])
         return
     lines = [
-        (one.perspective_name, str(one.waiting), str(one.parked), str(one.live_generation or "-"), *_rebuild(one))
-        for one in found
+        (
+            one.perspective_name,
+            console.count(one.waiting),
+            "-" if lag is None else console.spoken(lag),
+            console.count(one.parked, "critical"),
+            str(one.live_generation or "-"),
+            *_rebuild(one),
+        )
+        for one, lag in stands
     ]
-    columns = ("perspective", "waiting", "parked", "live", "rebuild", "for undo")
+    columns = ("perspective", "behind", "lag", "parked", "live", "rebuild", "for undo")
     console.show(console.table(columns, lines, empty="no perspective is registered"))
 
 
@@ -97,14 +109,14 @@ def compare(name: str, samples: int, as_json: bool, **arguments: str | None) -> 
 
         console.show_json([dataclasses.asdict(one) for one in found])
         return
-    console.show(console.table(("rows", "count"), [(one.kind, str(one.count)) for one in found], empty=""))
+    console.show(console.table(("rows", "count"), [(one.kind, f"{one.count:,}") for one in found], empty=""))
     lines = [
         (one.kind, str(sample["key"]), *(_short(sample[side]) for side in ("live", "built")))
         for one in found
         for sample in one.samples
     ]
     if lines:
-        console.show(console.table(("", "key", "live", "built"), lines, empty=""))
+        console.show(console.table(("rows", "key", "live row", "rebuilt row"), lines, empty=""))
 
 
 @perspectives.command()
@@ -211,7 +223,7 @@ async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
 def _rebuild(one: PerspectiveOverview) -> tuple[str, str]:
     building = "-"
     if one.building_generation is not None:
-        building = f"generation {one.building_generation}: {one.rebuilt} events, {one.rebuild_waiting} to go"
+        building = f"generation {one.building_generation}: {one.rebuilt:,} events, {one.rebuild_waiting:,} to go"
         building += f", {one.rebuild_parked} streams parked" if one.rebuild_parked else ""
     return building, str(one.previous_generation or "-")
 

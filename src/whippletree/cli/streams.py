@@ -6,7 +6,10 @@ import click
 
 from whippletree.cli import ask, console
 from whippletree.cli.config import as_json, takes
+from whippletree.cli.why import tell
 from whippletree.settings import Settings
+
+_STATES = {"done": "well", "parked": "critical", "in hand": "", "waiting": ""}
 
 
 @click.group()
@@ -28,17 +31,17 @@ def show(stream: str, limit: int, as_json: bool, **arguments: str | None) -> Non
         console.show_json({"why": sentences, "contents": [dict(row) for row in contents]})
         return
     for sentence in sentences:
-        click.echo(sentence)
+        tell(sentence)
     rows = [
         (
             row["kind"],
             str(row["version"]),
             row["message_type"],
-            str(row["message_id"]),
             console.spoken(row["age"]),
-            row["state"],
+            console.marked(row["state"], _STATES.get(row["state"], "warning")),
+            str(row["message_id"]),
         )
         for row in contents
     ]
-    columns = ("kind", "version", "type", "id", "age", "state")
+    columns = ("kind", "version", "type", "age", "state", "id")
     console.show(console.table(columns, rows, empty="it holds neither events nor messages"))

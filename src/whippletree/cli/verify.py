@@ -14,7 +14,14 @@ from whippletree.settings import Settings
 if TYPE_CHECKING:
     import asyncpg
 
-CHECKS = ("verify_streams", "verify_events")
+CHECKS = {
+    "verify_streams": "messages and streams",
+    "verify_finished": "finished messages",
+    "verify_events": "events and receptors",
+    "verify_perspectives": "perspectives",
+    "verify_feed": "the feed",
+    "verify_subscribers": "subscribers",
+}
 
 
 @click.command()
@@ -25,18 +32,30 @@ def verify(as_json: bool, **arguments: str | None) -> int:
     found = asyncio.run(_verify(Settings.load(**arguments)))
     if as_json:
         console.show_json([dict(row) for row in found])
+    elif found:
+        lines = [(console.marked(row["promise"], "critical"), row["subject"], row["problem"]) for row in found]
+        console.show(console.table(("promise broken", "subject", "problem"), lines, empty=""))
     else:
-        lines = [(row["promise"], row["subject"], row["problem"]) for row in found]
-        console.show(console.table(("promise", "subject", "problem"), lines, empty="every promise is kept"))
+        console.show(console.marked("every promise is kept", "well"))
     return 1 if found else 0
 
 
 async def _verify(settings: Settings) -> list[asyncpg.Record]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from whippletree.store import database
     from whippletree.store.statements import call
 
+    found: list[asyncpg.Record] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     async with database.connect(settings) as connection:
-        with database.translated():
+        with database.translated(), Progress(*columns, transient=True, console=Console(stderr=True)) as progress:
+            bar = progress.add_task("", total=len(CHECKS))
             # One snapshot for all, so that traffic between two looks is not taken for a fault.
             async with connection.transaction(isolation="repeatable_read", readonly=True):
-                return [row for check in CHECKS for row in await connection.fetch(call(settings.schema, check, 0))]
+                for check, subject in CHECKS.items():
+                    progress.update(bar, description=f"looking at {subject}")
+                    found += await connection.fetch(call(settings.schema, check, 0))
+                    progress.advance(bar)
+    return found

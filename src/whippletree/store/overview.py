@@ -75,6 +75,9 @@ class SubscriberOverview:
     state: str
     checkpoint: int
     behind: int
+    """Events after the checkpoint."""
+    lag: float | None
+    """Seconds since the first of them came; None when there is none."""
     paused: bool
     attempts: int
     failed_number: int | None
@@ -95,15 +98,7 @@ class Overview:
     def alerts(self) -> list[Alert]:
         """What is wrong, the worst first."""
         found = [alert for queue in self.queues for alert in self._alerts(queue)]
-        found += [
-            Alert(
-                AlertLevel.CRITICAL,
-                f"subscriber {subscriber.subscriber_name} is parked at event {subscriber.failed_number}",
-                "`whippletree subscribers redrive` or `skip`",
-            )
-            for subscriber in self.subscribers
-            if subscriber.state == "parked"
-        ]
+        found += [alert for subscriber in self.subscribers for alert in _subscriber_alerts(subscriber)]
         return sorted(found, key=lambda alert: alert.severity)
 
     def _alerts(self, queue: QueueOverview) -> Iterator[Alert]:
@@ -111,33 +106,59 @@ class Overview:
         if queue.orphaned:
             yield Alert(
                 AlertLevel.CRITICAL,
-                f"{queue.orphaned} leases of {name} have run out: workers crashed or hang",
+                f"{_spoken(queue.orphaned, 'lease')} of {name} ran out: workers crashed or hang",
                 "see that instances run: `whippletree instances list`",
             )
         if queue.parked:
             yield Alert(
                 AlertLevel.CRITICAL,
-                f"{queue.parked} streams of {name} are parked: their heads gave up",
-                f"`whippletree parked --queue {name}`, then redrive or skip",
+                f"{_spoken(queue.parked, 'stream')} of {name} stopped: a message gave up",
+                f"see `whippletree parked --queue {name}`",
             )
-        if queue.unowned and not self._worked(name):
+        if (queue.ready or queue.unowned) and not self._worked(name):
             yield Alert(AlertLevel.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
         elif queue.unowned:
             yield Alert(
                 AlertLevel.CRITICAL,
-                f"{queue.unowned} streams of {name} wait in partitions that nobody owns",
+                f"{_spoken(queue.unowned, 'stream')} of {name} in partitions that nobody owns",
                 "start more instances, or raise the cap on partitions per instance",
             )
         if name == "outbox" and queue.waiting > BACKLOG:
             yield Alert(
                 AlertLevel.WARNING,
-                f"{queue.waiting} messages wait in the outbox: the backlog grows",
+                f"{queue.waiting:,} messages wait in the outbox: the backlog grows",
                 "start more instances, or see whether the transport is slow",
             )
 
     def _worked(self, queue: str) -> bool:
         names = {queue, queue.partition("/")[0] + "/*"}
-        return any(names.intersection(instance.queues) for instance in self.instances)
+        return any(names.intersection(i.queues) for i in self.instances if not i.draining)
+
+
+def _subscriber_alerts(subscriber: SubscriberOverview) -> Iterator[Alert]:
+    name = subscriber.subscriber_name
+    if subscriber.state == "parked":
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"subscriber {name} is parked at event {subscriber.failed_number}",
+            f"see `whippletree why {name}`",
+        )
+    elif subscriber.paused:
+        yield Alert(
+            AlertLevel.WARNING,
+            f"subscriber {name} is paused, {_spoken(subscriber.behind, 'event')} behind",
+            f"`whippletree subscribers resume {name}`",
+        )
+    elif subscriber.behind and (subscriber.holder is None or subscriber.state == "lost"):
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"nobody follows subscriber {name}, {_spoken(subscriber.behind, 'event')} behind",
+            "start `whippletree run`",
+        )
+
+
+def _spoken(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 async def overview(connection: asyncpg.Connection, schema: str) -> Overview:

@@ -5,8 +5,8 @@ LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT COALESCE((
-    SELECT format('%s on %s:%s, which last beat %s ago', i.service_name, i.host_name, i.process_id,
-      spoken_time(p_as_of - i.last_heartbeat_at))
+    SELECT format('%s on %s:%s, which last beat %s ago%s', i.service_name, i.host_name, i.process_id,
+      spoken_time(p_as_of - i.last_heartbeat_at), CASE WHEN i.draining THEN ' and is draining' ELSE '' END)
     FROM wh_service_instances i WHERE i.instance_id = p_instance_id
   ), format('instance %s, which is gone', p_instance_id));
 $$;

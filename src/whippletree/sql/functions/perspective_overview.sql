@@ -17,7 +17,7 @@ AS $$
     WHERE s.queue LIKE 'perspective/%' GROUP BY s.queue
     UNION ALL
     SELECT s.subscriber_name, greatest(s.behind, 0), (s.state <> 'live')::integer, (s.state = 'parked')::integer, s.checkpoint
-    FROM wh_subscriptions s WHERE s.subscriber_name LIKE 'perspective/%'
+    FROM subscriber_overview() s WHERE s.subscriber_name LIKE 'perspective/%'
   )
   SELECT n.perspective_name, p.live_generation, p.building_generation, p.previous_generation,
     COALESCE(l.waiting, 0), COALESCE(l.parked, 0),

@@ -1,4 +1,5 @@
--- What waits in every queue that has work or is registered. waiting counts messages or events, the rest counts streams.
+-- What waits in every queue that has work or is registered. waiting counts messages or events, the rest counts streams;
+-- oldest is for how many seconds the first of what waits has been there.
 CREATE OR REPLACE FUNCTION queue_overview(p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS TABLE (queue text, waiting bigint, ready bigint, leased bigint, orphaned bigint, later bigint, parked bigint,
   failing bigint, oldest double precision, unowned bigint)
@@ -11,6 +12,18 @@ AS $$
     UNION SELECT s.queue FROM wh_active_streams s
   ), message AS (
     SELECT m.queue, count(*) AS waiting, min(m.created_at) AS oldest FROM wh_messages m GROUP BY m.queue
+    UNION ALL
+    SELECT s.queue, sum(w.event_version - s.head_version), min(e.created_at)
+    FROM wh_active_streams s
+    JOIN wh_streams w ON w.stream_id = s.stream_id
+    LEFT JOIN wh_event_store e ON e.stream_id = s.stream_id AND e.version = s.head_version + 1
+    WHERE s.queue LIKE 'perspective/%' GROUP BY s.queue
+    UNION ALL
+    SELECT s.queue, sum(l.waiting), min(l.oldest)
+    FROM wh_active_streams s CROSS JOIN LATERAL (
+      SELECT count(*) AS waiting, min(l.created_at) AS oldest FROM wh_receptor_log l
+      WHERE l.receptor_name = substr(s.queue, 10) AND l.stream_id = s.stream_id AND l.version > s.head_version) l
+    WHERE s.queue LIKE 'receptor/%' GROUP BY s.queue
   ), stream AS (
     SELECT s.queue, count(*) FILTER (WHERE s.ready_at <= p_as_of AND s.instance_id IS NULL) AS ready,
       count(*) FILTER (WHERE s.lease_expiry > p_as_of) AS leased,
@@ -18,17 +31,14 @@ AS $$
       count(*) FILTER (WHERE s.instance_id IS NULL AND s.ready_at > p_as_of AND s.ready_at < 'infinity') AS later,
       count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked,
       count(*) FILTER (WHERE s.error IS NOT NULL) AS failing,
-      count(*) FILTER (WHERE s.instance_id IS NULL AND p.instance_id IS NULL AND s.ready_at < 'infinity') AS unowned,
-      min(s.ready_at) FILTER (WHERE s.ready_at <= p_as_of) AS oldest,
-      sum(w.event_version - s.head_version) AS behind
+      count(*) FILTER (WHERE s.instance_id IS NULL AND p.instance_id IS NULL AND s.ready_at < 'infinity') AS unowned
     FROM wh_active_streams s
     LEFT JOIN wh_partitions p ON p.partition_number = s.partition_number
-    LEFT JOIN wh_streams w ON w.stream_id = s.stream_id AND s.queue NOT IN ('outbox', 'inbox')
     GROUP BY s.queue
   )
-  SELECT n.queue, COALESCE(m.waiting, s.behind, 0)::bigint, COALESCE(s.ready, 0), COALESCE(s.leased, 0),
+  SELECT n.queue, COALESCE(m.waiting, 0)::bigint, COALESCE(s.ready, 0), COALESCE(s.leased, 0),
     COALESCE(s.orphaned, 0), COALESCE(s.later, 0), COALESCE(s.parked, 0), COALESCE(s.failing, 0),
-    EXTRACT(epoch FROM p_as_of - COALESCE(m.oldest, s.oldest))::double precision, COALESCE(s.unowned, 0)
+    EXTRACT(epoch FROM p_as_of - m.oldest)::double precision, COALESCE(s.unowned, 0)
   FROM name n LEFT JOIN message m ON m.queue = n.queue LEFT JOIN stream s ON s.queue = n.queue
   ORDER BY CASE n.queue WHEN 'outbox' THEN 1 WHEN 'inbox' THEN 2 ELSE 3 END, n.queue;
 $$;

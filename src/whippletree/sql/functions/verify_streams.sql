@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION verify_streams()
 RETURNS TABLE (promise text, subject text, problem text)
 LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET work_mem = '64MB'
 AS $$
   WITH waiting AS (
     SELECT m.queue, m.stream_id, min(m.version) AS first, max(m.version) AS last, count(*) AS count,
@@ -29,6 +30,12 @@ AS $$
     FROM wh_streams s WHERE s.stream_id = w.stream_id) v ON v.counted <> w.last
   WHERE NOT w.alone
   UNION ALL
+  SELECT 'a head is in its stream', s.queue || ' ' || described_stream(s.stream_id),
+    format('its head is after %s, but the counter says %s', s.head_version, v.counted)
+  FROM wh_active_streams s JOIN LATERAL (
+    SELECT CASE s.queue WHEN 'outbox' THEN w.outbox_version WHEN 'inbox' THEN w.inbox_version ELSE w.event_version END AS counted
+    FROM wh_streams w WHERE w.stream_id = s.stream_id) v ON s.head_version > v.counted
+  UNION ALL
   SELECT 'a stream has one partition', s.queue || ' ' || described_stream(s.stream_id),
     format('partition %s instead of %s', s.partition_number, partition_of(s.stream_id, k.partition_count))
   FROM wh_active_streams s, wh_settings k WHERE s.partition_number <> partition_of(s.stream_id, k.partition_count)
@@ -37,9 +44,9 @@ AS $$
   FROM wh_settings k LEFT JOIN wh_partitions p ON p.partition_number < k.partition_count
   GROUP BY k.partition_count HAVING count(p.partition_number) <> k.partition_count
   UNION ALL
-  SELECT 'order is kept', f.queue || ' ' || described_stream(f.stream_id),
-    format('version %s was finished before version %s', f.version, f.before)
-  FROM (SELECT m.*, lag(m.version) OVER stream AS before, lag(m.processed_at) OVER stream AS earlier
-    FROM wh_finished_messages m WINDOW stream AS (PARTITION BY m.queue, m.stream_id ORDER BY m.version, m.processed_at)) f
-  WHERE f.processed_at < f.earlier AND f.before < f.version;
+  SELECT 'every owner is an instance', 'partition ' || min(p.partition_number),
+    format('it and %s others belong to %s, which is not there', count(*) - 1, p.instance_id)
+  FROM wh_partitions p
+  WHERE NOT EXISTS (SELECT FROM wh_service_instances i WHERE i.instance_id = p.instance_id) AND p.instance_id IS NOT NULL
+  GROUP BY p.instance_id;
 $$;

@@ -24,6 +24,10 @@ BEGIN
     RETURN QUERY SELECT why_any_queue(v_stream, p_as_of);
     v_found := true;
   END IF;
+  IF v_id IS NULL OR v_found THEN
+    RETURN QUERY SELECT why_scheduled(v_stream, p_as_of);
+    v_found := v_found OR FOUND;
+  END IF;
   IF v_id IS NOT NULL AND (NOT v_found OR EXISTS (SELECT FROM wh_messages m WHERE m.message_id = v_id)) THEN
     RETURN QUERY SELECT why_message(v_id, p_as_of);
   ELSIF NOT v_found THEN

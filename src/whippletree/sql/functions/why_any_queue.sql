@@ -20,8 +20,9 @@ BEGIN
     RETURN QUERY SELECT why_stream(v_queue, p_stream_id, p_as_of);
   END LOOP;
   IF NOT v_waits THEN
-    RETURN QUERY SELECT format('nothing of stream %s waits; it has had %s events, %s outbox and %s inbox messages',
-      described_stream(p_stream_id), s.event_version, s.outbox_version, s.inbox_version)
+    RETURN QUERY SELECT format('nothing of stream %s waits; it has had %s, %s in the outbox and %s in the inbox',
+      described_stream(p_stream_id), spoken_count(s.event_version, 'event'), spoken_count(s.outbox_version, 'message'),
+      spoken_count(s.inbox_version, 'message'))
     FROM wh_streams s WHERE s.stream_id = p_stream_id;
   END IF;
   -- Who stores into the stream holds its row to the commit, and whoever stores next waits.

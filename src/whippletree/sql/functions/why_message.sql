@@ -15,7 +15,7 @@ BEGIN
   LOOP
     v_found := true;
     IF v_message.stream_id = v_message.message_id THEN
-      RETURN NEXT format('message %s (%s) waits in the %s, without a stream', p_message_id, v_message.message_type,
+      RETURN NEXT format('message %s (%s) waits in the %s, without a stream: in no order', p_message_id, v_message.message_type,
         v_message.queue);
     ELSE
       RETURN NEXT format('message %s (%s) is version %s, %s in line, of stream %s in the %s', p_message_id,
@@ -25,11 +25,13 @@ BEGIN
     RETURN QUERY SELECT why_stream(v_message.queue, v_message.stream_id, p_as_of);
   END LOOP;
   RETURN QUERY
-  SELECT format('message %s (%s) was given up %s ago: %s%s', p_message_id, d.message_type,
+  SELECT format('message %s (%s) was given up in %s %s ago: %s%s', p_message_id, d.message_type, d.queue,
     spoken_time(p_as_of - d.died_at), d.reason, COALESCE('; its error was ' || d.error, ''))
   FROM wh_dead_letters d WHERE d.message_id = p_message_id;
   v_found := v_found OR FOUND;
   RETURN QUERY SELECT why_event(p_message_id, p_as_of);
+  v_found := v_found OR FOUND;
+  RETURN QUERY SELECT why_scheduled(p_message_id, p_as_of);
   v_found := v_found OR FOUND;
   IF v_found THEN
     RETURN;

@@ -24,9 +24,12 @@ BEGIN
     count(*) FILTER (WHERE s.ready_at > p_as_of AND s.lease_expiry IS NULL AND s.ready_at < 'infinity') AS later,
     count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked
   INTO v_count FROM wh_active_streams s WHERE s.queue = p_queue;
-  RETURN NEXT format('%s streams are ready%s, %s are leased, %s wait for a later time, %s are parked', v_count.ready,
+  RETURN NEXT format('of its streams %s ready%s, %s leased, %s for a later time, %s parked',
+    CASE v_count.ready WHEN 1 THEN '1 is' ELSE v_count.ready || ' are' END,
     CASE WHEN v_count.ready > 0 THEN ', the first for ' || spoken_time(p_as_of - v_count.oldest) ELSE '' END,
-    v_count.leased, v_count.later, v_count.parked);
+    CASE v_count.leased WHEN 1 THEN '1 is' ELSE v_count.leased || ' are' END,
+    CASE v_count.later WHEN 1 THEN '1 waits' ELSE v_count.later || ' wait' END,
+    CASE v_count.parked WHEN 1 THEN '1 is' ELSE v_count.parked || ' are' END);
   FOR v_trouble IN
     SELECT s.stream_id FROM wh_active_streams s
     WHERE s.queue = p_queue AND s.error IS NOT NULL ORDER BY s.ready_at DESC, s.moved_at LIMIT 1

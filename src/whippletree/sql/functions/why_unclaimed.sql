@@ -1,5 +1,5 @@
 -- Why nobody has claimed a stream that is ready.
-CREATE OR REPLACE FUNCTION why_unclaimed(p_stream wh_active_streams, p_as_of timestamptz)
+CREATE OR REPLACE FUNCTION why_unclaimed(p_stream wh_active_streams, p_version bigint, p_as_of timestamptz)
 RETURNS SETOF text
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -8,7 +8,7 @@ DECLARE
   v_owner uuid := (SELECT instance_id FROM wh_partitions WHERE partition_number = p_stream.partition_number);
   v_claimants uuid[] := ARRAY(SELECT claimants(p_stream.queue, p_stream.partition_number, p_stream.instance_id IS NOT NULL));
 BEGIN
-  RETURN NEXT format('version %s has been ready for %s', p_stream.head_version + 1, spoken_time(p_as_of - p_stream.ready_at));
+  RETURN NEXT format('version %s has been ready for %s', p_version, spoken_time(p_as_of - p_stream.ready_at));
   IF p_stream.instance_id IS NOT NULL THEN
     RETURN NEXT format('the lease of %s has ended, and any instance may take it',
       described_instance(p_stream.instance_id, p_as_of));
@@ -27,8 +27,11 @@ BEGIN
       p_stream.partition_number, p_stream.queue);
   ELSIF v_claimants <> '{}' THEN
     RETURN QUERY SELECT 'it is for ' || described_instance(c, p_as_of) FROM unnest(v_claimants) c LIMIT 3;
-    RETURN NEXT format('%s streams were ready before it', (SELECT count(*) FROM (SELECT FROM wh_active_streams s
-      WHERE s.queue = p_stream.queue AND s.ready_at < p_stream.ready_at LIMIT 1000) s));
+    RETURN QUERY SELECT spoken_count(count(*), 'stream') || ' became ready before it' FROM (SELECT FROM wh_active_streams s
+      WHERE s.queue = p_stream.queue AND s.ready_at < p_stream.ready_at LIMIT 1000) s HAVING count(*) > 0;
+  ELSIF NOT EXISTS (SELECT FROM wh_service_instances i
+    WHERE i.queues && names_of_queue(p_stream.queue) AND NOT i.draining) THEN
+    RETURN NEXT format('every instance that works %s is draining; start one with `whippletree run`', p_stream.queue);
   ELSIF v_owner IS NULL THEN
     RETURN NEXT format('partition %s has no owner: the instances that work %s have not taken it; is there a cap on '
       'partitions per instance?', p_stream.partition_number, p_stream.queue);

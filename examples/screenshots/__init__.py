@@ -1,0 +1,1 @@
+"""The pictures of the documents: a shop with troubles, and what the operator's commands show of it."""
