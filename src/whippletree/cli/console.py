@@ -17,6 +17,7 @@ from whippletree.settings import Dsn, Settings, redact
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import Progress, ProgressColumn
     from rich.text import Text
 
     from whippletree.store.overview import InstanceOverview
@@ -53,6 +54,15 @@ def show(drawn: RenderableType) -> None:
 
     terminal = sys.stdout.isatty()
     Console(width=None if terminal else 500, highlight=False).print(drawn, soft_wrap=not terminal)
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A bar on the terminal while something takes long; nothing at all in a pipe."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    errors = Console(stderr=True)
+    return Progress(*columns, transient=True, console=errors, disable=not errors.is_terminal)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, empty: str) -> RenderableType:

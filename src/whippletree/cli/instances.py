@@ -83,10 +83,8 @@ def _find(members: list[InstanceOverview], name: str) -> InstanceOverview:
 
 async def _finished(connection: asyncpg.Connection, settings: Settings, instance_id: UUID) -> None:
     """Show how the leases of an instance become fewer, until there are none."""
-    from rich.progress import Progress
-
     held = await _leases(connection, settings, instance_id)
-    with Progress(transient=True) as progress:
+    with console.progress() as progress:
         bar = progress.add_task("finishing", total=held or None)
         while left := await _leases(connection, settings, instance_id):
             held = max(held, left)

@@ -208,10 +208,7 @@ def _ask(settings: Settings, question: Callable[[Rebuilds], Awaitable[T]]) -> T:
 
 async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
     """Wait with a bar, which events that come meanwhile make longer."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(transient=True, console=Console(stderr=True)) as progress:
+    with console.progress() as progress:
         bar = progress.add_task(f"rebuilding {name}", total=None)
 
         def tell(stands: PerspectiveOverview) -> None:

@@ -41,8 +41,7 @@ def verify(as_json: bool, **arguments: str | None) -> int:
 
 
 async def _verify(settings: Settings) -> list[asyncpg.Record]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from whippletree.store import database
     from whippletree.store.statements import call
@@ -50,7 +49,7 @@ async def _verify(settings: Settings) -> list[asyncpg.Record]:
     found: list[asyncpg.Record] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     async with database.connect(settings) as connection:
-        with database.translated(), Progress(*columns, transient=True, console=Console(stderr=True)) as progress:
+        with database.translated(), console.progress(*columns) as progress:
             bar = progress.add_task("", total=len(CHECKS))
             # One snapshot for all, so that traffic between two looks is not taken for a fault.
             async with connection.transaction(isolation="repeatable_read", readonly=True):
