@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from enum import Enum
 from uuid import UUID
@@ -22,6 +22,7 @@ from whippletree.dispatch.subscriber import Follower
 from whippletree.errors import CheckpointMoved, StoreError
 from whippletree.message.event import NumberedEvent
 from whippletree.store.feed import Feed
+from whippletree.telemetry import span
 from whippletree.work.feed_head import FeedHead
 from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow
 
@@ -85,6 +86,10 @@ class Subscription:
         """End after the events that are being applied."""
         self._stopping = True
 
+    def lag(self, last: int) -> int:
+        """Events up to that number of the feed that it has not passed."""
+        return max(0, last - self._passed)
+
     def say(self, state: SubscriptionState) -> None:
         if state is not self.state:
             self.state = state
@@ -128,7 +133,7 @@ class Subscription:
             page = await self._feed.page(self._passed, head.last, self.follower.chosen, _PAGE)
             if len(page.events) == _PAGE and self.state is SubscriptionState.LIVE:
                 await self._now(SubscriptionState.CATCHING_UP, waiting=False)
-            if await (self._in_transactions if self.follower.transactional else self._one_by_one)(page.events):
+            if await self._apply(page.events):
                 self._passed = max(self._passed, page.through)
             if self._passed - self.checkpoint >= _LAZILY:
                 await self._save()
@@ -148,8 +153,14 @@ class Subscription:
         if head.last == seen:
             await self._look()
 
-    async def _in_transactions(self, events: Sequence[NumberedEvent]) -> bool:
+    async def _apply(self, events: Sequence[NumberedEvent]) -> bool:
         """Whether all of them are applied."""
+        if self.follower.transactional:
+            return await self._in_transactions(events)
+        with self._span(events):
+            return await self._one_by_one(events)
+
+    async def _in_transactions(self, events: Sequence[NumberedEvent]) -> bool:
         done = 0
         while done < len(events) and not self._stopping:
             first = events[done].number
@@ -172,10 +183,15 @@ class Subscription:
 
     async def _transaction(self, events: Sequence[NumberedEvent]) -> None:
         attempt, through = self.attempts + 1, events[-1].number
-        await self._row.commit(
-            self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
-        )
+        with self._span(events):
+            await self._row.commit(
+                self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
+            )
         self._moved(through)
+
+    def _span(self, events: Sequence[NumberedEvent]) -> AbstractContextManager[None]:
+        headers = (numbered.event.metadata for numbered in events)
+        return span("subscribers", headers, subscriber=self.name, events=len(events))
 
     async def _one_by_one(self, events: Sequence[NumberedEvent]) -> bool:
         policy = self.follower.checkpoint

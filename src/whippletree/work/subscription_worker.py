@@ -24,6 +24,7 @@ from whippletree.errors import DuplicateName, InvalidSetting, LeaseLost, Unknown
 from whippletree.store.database import translated
 from whippletree.store.feed import Feed
 from whippletree.store.statements import call
+from whippletree.telemetry import Standing
 from whippletree.work.feed_head import FeedHead
 from whippletree.work.feed_rebuilds import FeedRebuilds
 from whippletree.work.subscription import Subscription, SubscriptionState
@@ -89,6 +90,15 @@ class SubscriptionWorker:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """By name, with their states and counts."""
         return self._subscriptions
+
+    def standings(self) -> list[Standing]:
+        """How each stands here; the lag only of those that this process follows as."""
+        last = self._head.last if self._head else 0
+        idle = (SubscriptionState.STANDBY, SubscriptionState.LOST)
+        return [
+            Standing(subscriber=name, state=one.state, lag=None if one.state in idle else one.lag(last))
+            for name, one in self._subscriptions.items()
+        ]
 
     async def __aenter__(self) -> Self:
         coordinated = {name for name, s in self._subscriptions.items() if s.follower.mode is InstanceMode.COORDINATED}
