@@ -9,6 +9,7 @@ from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.handling import Work
 
 _log = logging.getLogger("whippletree.receptors")
+_subscribers = logging.getLogger("whippletree.subscription")
 
 
 def receptor_failed(receptor: str, work: Work, error: BaseException, following: str) -> None:
@@ -39,6 +40,35 @@ def cannot_commit(error: BaseException) -> None:
 
 def grace_over(streams: int) -> None:
     _log.warning("the grace period is over; %s streams are given back unfinished", streams)
+
+
+def subscriber_is(name: str, state: str, checkpoint: int, epoch: int) -> None:
+    _subscribers.info("subscriber %s: %s at %d, epoch %d", name, state, checkpoint, epoch)
+
+
+def subscriber_waits(name: str, error: BaseException) -> None:
+    _subscribers.info("subscriber %s waits for the database: %s", name, error_text(error))
+
+
+def subscriber_failed(name: str, number: int, attempts: int, words: str) -> None:
+    _subscribers.warning("subscriber %s failed at event %d, attempt %d: %s", name, number, attempts, words)
+
+
+def subscriber_lost(name: str, error: BaseException) -> None:
+    _subscribers.warning("subscriber %s is lost: %s", name, error_text(error))
+
+
+def subscriber_stopped(name: str) -> None:
+    """With the traceback of what is being handled."""
+    _subscribers.exception("subscriber %s stopped", name)
+
+
+def subscriber_not_left(name: str, error: BaseException) -> None:
+    _subscribers.info("subscriber %s was not left in good order: %s", name, error_text(error))
+
+
+def feed_unreadable(error: BaseException) -> None:
+    _subscribers.warning("the feed cannot be read at present: %s", error_text(error))
 
 
 def _fields(work: Work, **more: Any) -> dict[str, Any]:
