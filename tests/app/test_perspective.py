@@ -140,5 +140,7 @@ def test_a_perspective_is_registered_once_under_its_name(dsn: Dsn) -> None:
     assert app.perspective(summary) is summary
     with pytest.raises(DuplicateName, match="another name="):
         app.perspective(summary)
+    app.perspective(name="other_summary")(summary)
+    assert app.rows("other_summary")
     with pytest.raises(UnknownName, match=r"@app\.perspective"):
         app.rows("other")
