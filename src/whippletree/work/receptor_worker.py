@@ -246,10 +246,9 @@ class ReceptorWorker:
         while True:
             self._free += 1
             lanes = [await self._committers.get()]
-            # Each takes its share, so that slow receptors are spread over all transactions.
-            share = min(GROUP_LIMIT - 1, self._committers.qsize() // self._free)
+            share = self._groups.pace.share(self._committers.qsize(), self._free)
             self._free -= 1
-            lanes += [self._committers.get_nowait() for _ in range(share)]
+            lanes += [self._committers.get_nowait() for _ in range(min(GROUP_LIMIT - 1, share))]
             for lane in lanes:
                 lane.task = task
             try:
@@ -275,6 +274,7 @@ class ReceptorWorker:
                 await self._groups.attempt(lanes)
                 return
             except CannotCommit:
+                self._groups.pace.collided()
                 for lane in lanes:
                     await self._commit_alone(lane)
                 return
