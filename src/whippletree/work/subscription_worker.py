@@ -93,7 +93,8 @@ class SubscriptionWorker:
         idle = (SubscriptionState.STANDBY, SubscriptionState.LOST)
         return [
             Standing(subscriber=name, state=one.state, lag=None if one.state in idle else one.lag(last))
-            for name, one in self._subscriptions.items()
+            # Asked from other threads, too.
+            for name, one in list(self._subscriptions.items())
         ]
 
     async def __aenter__(self) -> Self:
