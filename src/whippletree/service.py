@@ -95,7 +95,7 @@ class Service:
             self._counters.stale_leases = sum(now - run.renewed_at > life for run in runs)
         if self._keeper is not None:
             self._counters.leases_kept_alive = self._keeper.renewed
-        followed = list(self.subscriptions.subscriptions.values()) if self.subscriptions else []
+        followed = self.subscriptions.ever_followed() if self.subscriptions else []
         self._counters.subscriber_completed = sum(subscription.applied for subscription in followed)
         self._counters.subscriber_failed = sum(subscription.failures for subscription in followed)
         self._counters.subscriber_takeovers = sum(subscription.takeovers for subscription in followed)

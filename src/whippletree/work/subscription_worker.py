@@ -79,6 +79,7 @@ class SubscriptionWorker:
         self._unwinding: dict[str, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._head: FeedHead | None = None
+        self._former: list[Subscription] = []
         live = [subscription.follower for subscription in self._subscriptions.values()]
         self._rebuilds = FeedRebuilds(live, connections, self._follow_rebuild, self._unfollow, schema=schema)
 
@@ -86,6 +87,10 @@ class SubscriptionWorker:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """By name, with their states and counts."""
         return self._subscriptions
+
+    def ever_followed(self) -> list[Subscription]:
+        """Also those of rebuilds that have ended: what was counted stays counted."""
+        return [*self._subscriptions.values(), *self._former]
 
     def standings(self) -> list[Standing]:
         """How each stands here; the lag only of those that this process follows as."""
@@ -144,7 +149,7 @@ class SubscriptionWorker:
 
     async def _unfollow(self, name: str) -> None:
         await self.unsubscribe(name)
-        del self._subscriptions[name]
+        self._former.append(self._subscriptions.pop(name))
 
     def _gained(self, name: str) -> None:
         run = self._run(name, self._unwinding.pop(name, None))
