@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +29,7 @@ from whippletree.settings import Dsn
 from whippletree.store.database import open_connection, open_pool, prepare, serving, translated
 from whippletree.store.startup import Severity, examine
 from whippletree.store.statements import call
-from whippletree.telemetry import Counters
+from whippletree.telemetry import Counters, Standing
 from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
 from whippletree.work.maintenance import maintain
@@ -95,7 +95,16 @@ class Service:
             self._counters.stale_leases = sum(now - run.renewed_at > life for run in runs)
         if self._keeper is not None:
             self._counters.leases_kept_alive = self._keeper.renewed
+        followed = self.subscriptions.ever_followed() if self.subscriptions else []
+        self._counters.subscriber_completed = sum(subscription.applied for subscription in followed)
+        self._counters.subscriber_failed = sum(subscription.failures for subscription in followed)
+        self._counters.subscriber_takeovers = sum(subscription.takeovers for subscription in followed)
         return self._counters
+
+    @property
+    def standings(self) -> Sequence[Standing]:
+        """How the subscribers and the perspectives with a key stand in this instance."""
+        return self.subscriptions.standings() if self.subscriptions else ()
 
     def stop(self, grace: float | None = None) -> None:
         """Ask the instance to end: it claims nothing more, finishes what is begun, and gives back the rest."""
@@ -145,7 +154,7 @@ class Service:
             self._loop = WorkLoop(coordinator, workers, self.settings.loop, wake=session.wake, rejoined=session.renew)
             if self._stopped.is_set():
                 self._loop.stop(0)
-            telemetry.export(lambda: self.counters, self.app.name)
+            telemetry.export(self, self.app.name)
             log.started(self.app.name, self.instance.instance_id, dsn)
             work = asyncio.create_task(self._work(self._loop, pool), name="whippletree work")
             try:

@@ -8,11 +8,12 @@ are read when somebody asks for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context as TraceContext
@@ -55,6 +56,9 @@ class Counters:
     perspective_received: int = _count("checkpoints that were claimed")
     perspective_completed: int = _count("checkpoints that were moved")
     perspective_failed: int = _count("checkpoints whose perspective raised")
+    subscriber_completed: int = _count("events that subscribers and perspectives with a key have finished")
+    subscriber_failed: int = _count("events at which one of them raised")
+    subscriber_takeovers: int = _count("times that this instance began to follow as one of them")
     transactions_committed: int = _count("transactions of receptors")
     leases_lost: int = _count("leases that another instance has taken, or that ran out")
     leases_kept_alive: int = _count("leases that were renewed while the event loop was blocked")
@@ -64,6 +68,26 @@ class Counters:
     perspective_empty_polls: int = _gauge("polls in a row that found no checkpoint to move")
     perspective_idle: int = _gauge("1 when the perspectives have nothing to do")
     database_not_ready_checks: int = _gauge("calls in a row for which the database was not ready")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one subscriber stands in one instance."""
+
+    subscriber: str
+    state: Enum
+    lag: int | None
+    """Events between the last one that it has passed and the end of the feed; None where it is not followed."""
+
+
+class Observed(Protocol):
+    """Whatever has counters and subscribers: a service."""
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def standings(self) -> Sequence[Standing]: ...
 
 
 def trace_headers() -> dict[str, str]:
@@ -119,37 +143,75 @@ def traced(headers: str | None) -> bool:
     return headers is not None and "traceparent" in headers
 
 
-def export(read: Callable[[], Counters], service: str) -> None:
-    """Offer the counters to OpenTelemetry, which reads them when it exports."""
+def export(observed: Observed, service: str) -> None:
+    """Offer counters and subscribers to OpenTelemetry, which reads them when it exports."""
     meter = metrics.get_meter("whippletree")
     for counter in fields(Counters):
         make = meter.create_observable_gauge if "gauge" in counter.metadata else meter.create_observable_counter
         words = counter.metadata["words"]
-        make(f"whippletree.{counter.name}", callbacks=[_observer(read, counter.name, service)], description=words)
+        make(f"whippletree.{counter.name}", callbacks=[_counter(observed, counter.name, service)], description=words)
+    for name, (words, samples) in _OF_SUBSCRIBERS.items():
+        callback = _gauge_of_subscribers(observed, samples, service)
+        meter.create_observable_gauge(f"whippletree.{name}", callbacks=[callback], description=words)
 
 
-def prometheus(read: Callable[[], Counters], service: str, registry: CollectorRegistry) -> None:
-    """Offer the counters to Prometheus, which reads them when it scrapes. Needs the extra `prometheus`."""
-    registry.register(_Collector(read, service))
+def prometheus(observed: Observed, service: str, registry: CollectorRegistry) -> None:
+    """Offer them to Prometheus, which reads them when it scrapes. Needs the extra `prometheus`."""
+    registry.register(_Collector(observed, service))
 
 
-def _observer(read: Callable[[], Counters], name: str, service: str) -> Callable[..., list[metrics.Observation]]:
-    return lambda _: [metrics.Observation(getattr(read(), name), {"service": service})]
+_Samples = Callable[[Standing], Iterable[tuple[dict[str, str], int]]]
+
+
+def _states(standing: Standing) -> Iterable[tuple[dict[str, str], int]]:
+    return [({"state": state.value}, int(state is standing.state)) for state in type(standing.state)]
+
+
+def _lag(standing: Standing) -> Iterable[tuple[dict[str, str], int]]:
+    return [] if standing.lag is None else [({}, standing.lag)]
+
+
+_OF_SUBSCRIBERS: dict[str, tuple[str, _Samples]] = {
+    "subscriber_state": ("1 for the state in which the subscriber is in this instance, 0 for the others", _states),
+    "subscriber_lag": ("events that the subscriber has before it, where this instance follows as it", _lag),
+}
+
+
+def _counter(observed: Observed, name: str, service: str) -> Callable[..., list[metrics.Observation]]:
+    return lambda _: [metrics.Observation(getattr(observed.counters, name), {"service": service})]
+
+
+def _gauge_of_subscribers(
+    observed: Observed, samples: _Samples, service: str
+) -> Callable[..., list[metrics.Observation]]:
+    return lambda _: [
+        metrics.Observation(value, {"service": service, "subscriber": standing.subscriber, **labels})
+        for standing in observed.standings
+        for labels, value in samples(standing)
+    ]
 
 
 class _Collector:
     """What prometheus_client calls a collector."""
 
-    def __init__(self, read: Callable[[], Counters], service: str) -> None:
-        self._read = read
+    def __init__(self, observed: Observed, service: str) -> None:
+        self._observed = observed
         self._service = service
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        counters = self._read()
+        counters = self._observed.counters
         for counter in fields(Counters):
             family = GaugeMetricFamily if "gauge" in counter.metadata else CounterMetricFamily
             made = family(f"whippletree_{counter.name}", counter.metadata["words"], labels=["service"])
             made.add_metric([self._service], getattr(counters, counter.name))
             yield made
+        standings = self._observed.standings
+        for name, (words, samples) in _OF_SUBSCRIBERS.items():
+            gauge = GaugeMetricFamily(f"whippletree_{name}", words)
+            for standing in standings:
+                for labels, value in samples(standing):
+                    of = {"service": self._service, "subscriber": standing.subscriber, **labels}
+                    gauge.add_sample(gauge.name, of, value)
+            yield gauge

@@ -24,7 +24,7 @@ class Summary:
 async def test_a_receipt_waits_until_the_perspective_has_the_event(dsn: Dsn) -> None:
     app = new_app(dsn)
 
-    @app.perspective
+    @app.perspective(name="order_summary")
     def summary(row: Summary | None, event: Placed) -> Summary | None:
         return Summary((row or Summary()).count + 1)
 
@@ -34,11 +34,11 @@ async def test_a_receipt_waits_until_the_perspective_has_the_event(dsn: Dsn) -> 
     async with running(app):
         for _ in range(3):
             receipt = await app.publish(Placed("order-1"))
-        await receipt.applied(summary, timeout=60)
+        await receipt.applied("order_summary", timeout=60)
         assert await app.rows(summary).get("order-1") == Summary(3)
         command = await app.publish(Reserve("order-1"))
         with pytest.raises(UsageError, match="wait for the event"):
-            await command.applied(summary)
+            await command.applied("order_summary")
 
 
 async def test_an_app_builds_rows_again_compares_swaps_undoes_and_tells_what_was(dsn: Dsn) -> None:

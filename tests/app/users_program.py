@@ -52,6 +52,21 @@ def mail(event: OrderPlaced | OrderShipped, key: wt.IdempotencyKey, mailer: Mail
     assert_type(context.version, int)
 
 
+@dataclass(frozen=True)
+class Summary:
+    orders: int
+
+
+@app.perspective
+def summary(row: Summary | None, event: OrderPlaced | OrderShipped) -> Summary | None:
+    return row
+
+
+@app.perspective(name="totals", columns=["orders"], key=lambda event: "all")
+def totals(row: Summary | None, event: OrderPlaced) -> Summary:
+    return Summary(event.total)
+
+
 @app.upcaster("OrderPlaced", shape=1)
 def lift(old: dict[str, int]) -> dict[str, int]:
     return {**old, "total": 0}
@@ -68,6 +83,9 @@ async def main(connection: asyncpg.Connection[asyncpg.Record], session: AsyncSes
     assert_type(app.publish_sync(OrderPlaced(UUID(int=1), 2), on=plain), wt.Receipt)
     assert_type(await app.cancel("k"), bool)
     assert_type(lift({}), dict[str, int])
+    assert_type(await app.rows(summary).get("order-1"), Summary | None)
+    assert_type(await app.rows(totals).find(orders=1), list[Summary])
+    assert_type(summary(None, OrderShipped(number=1)), Summary | None)
     async with app.connected() as same:
         assert_type(same, wt.App)
 

@@ -19,7 +19,7 @@ from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, R
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
 from whippletree.store.receipt import Receipt
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 

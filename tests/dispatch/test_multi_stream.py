@@ -21,8 +21,9 @@ from whippletree.message.event import NewEvent
 from whippletree.message.type_names import MessageKind, MessageTypes
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
+from whippletree.store.feed import Feed
 from whippletree.store.receipt import Receipt
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
@@ -126,3 +127,30 @@ async def test_an_event_that_cannot_be_folded_parks_the_perspective_and_a_receip
         assert await rows.get("Ada") == Account(("order-1",), 10)
         told = [row[0] for row in await db.fetch("SELECT why('account')")]
         assert any("is parked at event 2" in sentence for sentence in told)
+
+
+async def test_a_receipt_of_an_old_event_is_answered_truthfully_however_much_came_after_it(
+    shop: Shop, dsn: Dsn, pool: Pool, db: asyncpg.Connection
+) -> None:
+    follower, _ = await shop.opens()
+    async with running(dsn, follower):
+        old = await shop.sells("order-1", "Ada", 10)
+        await old.applied("account", timeout=60)
+    behind = await shop.sells("order-2", "Ada", 10)
+    assert await Feed(pool).last_number() == 2
+    # As if as many more events had been numbered since.
+    await db.execute(
+        "INSERT INTO wh_event_sequence (number, version, stream_id) "
+        "SELECT n, n, '00000000-0000-0000-0000-000000000001' FROM generate_series(3, 150000) n"
+    )
+    await db.execute(
+        "UPDATE wh_event_sequence n SET (seen_below, seen_open) = (b.seen_below, b.seen_open) "
+        "FROM wh_event_sequence b WHERE n.number = 150000 AND b.number = 2"
+    )
+    await old.applied("account", timeout=60)
+    with pytest.raises(NotApplied):
+        await behind.applied("account", timeout=1)
+    await db.execute("UPDATE wh_subscribers SET checkpoint = 2")
+    await behind.applied("account", timeout=60)
+    await db.execute("UPDATE wh_subscribers SET checkpoint = 150000")
+    await behind.applied("account", timeout=60)

@@ -24,6 +24,7 @@ from whippletree.cli.main import cli
 from whippletree.settings import Dsn, Settings
 from whippletree.store.database import connect
 from whippletree.store.schema import migrate
+from whippletree.testing.database import Template
 
 DOCUMENTS = [*ROOT.glob("*.md"), *files("docs", "examples", suffix=".md")]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
@@ -65,7 +66,7 @@ def test_a_block_that_nobody_runs_says_that_it_is_text(block: Block) -> None:
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("block", _blocks("python"), ids=_place)
-async def test_printed_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_printed_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str) -> None:
     if "__main__" in block.text:
         # As its reader would: in a file of its own.
         (tmp_path / "program.py").write_text(block.text, encoding="utf-8")
@@ -79,6 +80,11 @@ async def test_printed_python_runs(block: Block, monkeypatch: pytest.MonkeyPatch
     result = eval(code, vars(module))
     if inspect.iscoroutine(result):
         await result
+    tests = [test for name, test in vars(module).items() if name.startswith("test_")]
+    if tests:
+        with Template.made(server) as template:
+            for test in tests:
+                await test(await template.copy())
 
 
 @pytest.mark.usefixtures("database")

@@ -241,6 +241,19 @@ async def test_a_database_restored_on_another_server_goes_on_without_loss(
         assert await feed.last_number() == number
 
 
+async def test_a_restored_database_numbers_what_comes_though_other_transactions_had_come_after_its_last_event(
+    store: EventStore, feed: Feed, db: asyncpg.Connection
+) -> None:
+    """What was seen reaches further than the last event, and nothing waits for a number when it is restored."""
+    await store.append("a", [event("Numbered")])
+    assert await feed.last_number() == 1
+    await db.execute("UPDATE wh_event_sequence SET seen_below = seen_below + 1000000000")
+    await db.execute("UPDATE wh_settings SET server_id = server_id + 1")
+    assert await feed.last_number() == 1
+    await store.append("a", [event("AfterRestore")])
+    assert told(await feed.read_all()) == [(1, "Numbered"), (2, "AfterRestore")]
+
+
 async def test_hundreds_of_overlapping_writers_lose_and_invert_nothing(
     dsn: Dsn, pool: Pool, store: EventStore, feed: Feed
 ) -> None:

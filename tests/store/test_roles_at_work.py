@@ -35,7 +35,7 @@ from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
 from whippletree.store.transaction import Transaction
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 
 @dataclass(frozen=True)

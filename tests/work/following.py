@@ -20,7 +20,8 @@ from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
 from whippletree.store.feed import Chosen
 from whippletree.store.transaction import Transaction
-from whippletree.work.subscription import Subscription, SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
+from whippletree.work.subscription import Subscription
 from whippletree.work.subscription_worker import SubscriptionSettings, SubscriptionWorker
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"

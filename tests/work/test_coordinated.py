@@ -16,7 +16,7 @@ from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode
 from whippletree.errors import InvalidSetting
 from whippletree.settings import Dsn
 from whippletree.store.schema import migrate
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 LIVE, STANDBY, LOST = SubscriptionState.LIVE, SubscriptionState.STANDBY, SubscriptionState.LOST
 

@@ -141,6 +141,26 @@ async def test_a_stream_is_handled_in_order_and_streams_at_the_same_time(app: wt
     assert seen == {f"order-{k}": list(range(k, 60, 3)) for k in range(3)}
 
 
+async def test_slow_receptors_are_spread_over_all_transactions(app: wt.App, db: asyncpg.Connection) -> None:
+    """Each waits for the others: in fewer transactions none would ever end."""
+    together = asyncio.Barrier(4)
+
+    @app.receptor
+    async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+        if command.number == 0:
+            await tx.execute("SELECT pg_sleep(0.1)")
+            return
+        async with asyncio.timeout(30):
+            await together.wait()
+
+    async with running(app, settings(transactions=4)) as service:
+        await app.publish(Reserve("order-0"))
+        await drained(db)
+        await app.publish_all([Reserve(f"order-{n}", n) for n in range(1, 5)])
+        await drained(db)
+    assert (service.counters.inbox_completed, service.counters.inbox_failed) == (5, 0)
+
+
 async def test_a_stream_of_all_kinds_of_receptors_keeps_its_order(
     app: wt.App, db: asyncpg.Connection, effects: None
 ) -> None:

@@ -16,7 +16,7 @@ from whippletree.errors import DuplicateName, InvalidMessage, InvalidSetting, Le
 from whippletree.settings import Dsn
 from whippletree.store.database import translated
 from whippletree.store.feed import Chosen
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 MODES = [InstanceMode.SINGLE_INSTANCE, InstanceMode.COORDINATED]
 

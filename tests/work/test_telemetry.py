@@ -21,6 +21,7 @@ import whippletree as wt
 from tests.waiting import until
 from tests.work.shop import Placed, Reserve, Reserved, drained, new_app, running
 from whippletree import telemetry
+from whippletree.service import Service
 from whippletree.settings import Dsn
 from whippletree.transports.in_process import InProcessTransport
 
@@ -114,6 +115,95 @@ async def test_one_trace_leads_from_the_publisher_over_the_transport_to_the_pers
         assert span.parent.span_id == ours.span_id
 
 
+async def test_the_trace_leads_to_subscribers_and_to_perspectives_with_a_key(
+    dsn: Dsn, db: asyncpg.Connection, spans: InMemorySpanExporter
+) -> None:
+    app = new_app(dsn)
+    traces = []
+
+    @app.subscriber("keeper")
+    async def keep(event: Reserved, tx: wt.Transaction) -> None:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+
+    @app.subscriber("mailer")
+    async def mail(event: Reserved, key: wt.IdempotencyKey) -> None:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+
+    app.perspective(key=lambda event: "all")(total)
+    with telemetry._tracer.start_as_current_span("the caller's own") as caller:
+        async with app.connected():
+            await app.publish_all([Reserved("order-1"), Reserved("order-2")])
+    async with running(app) as service:
+        await until(lambda: _applied(app, 2))
+        await until(lambda: service.counters.subscriber_completed == 6)
+
+    ours = caller.get_span_context()
+    assert traces == [ours.trace_id] * 4
+    finished = [span for span in spans.get_finished_spans() if span.name == "subscribers"]
+    assert {_trace(span) for span in finished} == {ours.trace_id}
+    # The keeper commits each event; the others have a batch each.
+    by_name = sorted((span.attributes["subscriber"], span.attributes["events"]) for span in finished if span.attributes)
+    assert by_name == [("keeper", 1), ("keeper", 1), ("mailer", 2), ("perspective/total", 2)]
+
+
+async def test_the_state_and_the_lag_of_every_subscriber_are_metrics(
+    dsn: Dsn, db: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
+    registry = CollectorRegistry()
+    app = new_app(dsn)
+
+    @app.subscriber("keeper", mode=wt.InstanceMode.COORDINATED)
+    async def keep(event: Reserved, tx: wt.Transaction) -> None: ...
+
+    @app.subscriber("mailer", retry=wt.Retry(attempts=1))
+    async def mail(event: Reserved) -> None:
+        raise ValueError("no mail")
+
+    async with running(app) as service:
+        telemetry.prometheus(service, "shop", registry)
+        await app.publish_all([Reserved("order-1"), Reserved("order-2"), Reserved("order-3")])
+        await until(lambda: _states(service) == {"keeper": "live", "mailer": "parked"})
+        await until(lambda: _lags(service) == {"keeper": 0, "mailer": 3})
+        data = reader.get_metrics_data()
+        scraped = generate_latest(registry).decode()
+        async with running(app) as second:
+            # A subscriber of a single instance is the latest one's; one that is coordinated stays where it is.
+            await until(lambda: _states(second) == {"keeper": "standby", "mailer": "parked"})
+            assert _lags(second) == {"keeper": None, "mailer": 3}
+        assert service.counters.subscriber_completed == 3
+        assert service.counters.subscriber_failed == 1
+    assert data is not None
+    exported = {
+        (metric.name, *sorted(point.attributes.items())): point.value
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if point.attributes and "subscriber" in point.attributes and hasattr(point, "value")
+    }
+    place = (("service", "shop"), ("state", "parked"), ("subscriber", "mailer"))
+    assert exported["whippletree.subscriber_state", *place] == 1
+    assert exported["whippletree.subscriber_lag", ("service", "shop"), ("subscriber", "mailer")] == 3
+    for sample in (
+        'whippletree_subscriber_state{service="shop",state="live",subscriber="keeper"} 1.0',
+        'whippletree_subscriber_state{service="shop",state="parked",subscriber="keeper"} 0.0',
+        'whippletree_subscriber_state{service="shop",state="parked",subscriber="mailer"} 1.0',
+        'whippletree_subscriber_lag{service="shop",subscriber="mailer"} 3.0',
+        'whippletree_subscriber_completed_total{service="shop"} 3.0',
+    ):
+        assert sample in scraped
+
+
+def _states(service: Service) -> dict[str, str]:
+    return {standing.subscriber: standing.state.value for standing in service.standings}
+
+
+def _lags(service: Service) -> dict[str, int | None]:
+    return {standing.subscriber: standing.lag for standing in service.standings}
+
+
 async def _applied(app: wt.App, count: int) -> bool:
     return [row.reserved for row in await app.rows(total).find()] == [count]
 
@@ -195,7 +285,7 @@ async def test_every_stage_is_counted_for_opentelemetry_and_for_prometheus(
         return Reserved(event.order) if event.number == 0 else None
 
     async with running(app) as service:
-        telemetry.prometheus(lambda: service.counters, "shop", registry)
+        telemetry.prometheus(service, "shop", registry)
         await app.publish_all([Placed("order-1", 0), Placed("order-2", 1)])
         await until(lambda: _applied(app, 2))
         await drained(db)

@@ -89,7 +89,7 @@ def _serve_metrics(service: Service, port: int) -> None:
         from prometheus_client import REGISTRY, start_http_server
     except ImportError:
         raise InvalidSetting("--prometheus needs prometheus_client; install whippletree[prometheus]") from None
-    telemetry.prometheus(lambda: service.counters, service.app.name, REGISTRY)
+    telemetry.prometheus(service, service.app.name, REGISTRY)
     start_http_server(port)
 
 

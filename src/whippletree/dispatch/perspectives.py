@@ -22,6 +22,7 @@ from whippletree.settings import Settings
 from whippletree.store.blocking import BlockingPool
 
 F = TypeVar("F", bound=Callable[..., Any])
+Row = TypeVar("Row")
 
 
 class Perspectives(Publishing):
@@ -94,8 +95,14 @@ class Perspectives(Publishing):
 
         return register if function is None else register(function)
 
+    @overload
+    def rows(self, perspective: str) -> Rows[Any]: ...
+
+    @overload
+    def rows(self, perspective: Callable[..., Row | None]) -> Rows[Row]: ...
+
     def rows(self, perspective: str | Callable[..., Any]) -> Rows[Any]:
-        """Reads of a perspective's rows, on the app's connections or on yours."""
+        """Reads of a perspective's rows, on the app's connections or on yours. Given the function, they are typed."""
         return Rows(self._perspective_named(perspective), self._own_connections(), schema=self.settings.schema)
 
     @property

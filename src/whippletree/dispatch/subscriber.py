@@ -15,6 +15,7 @@ from whippletree.message.event import NumberedEvent, StoredEvent
 from whippletree.message.type_names import MessageTypes
 from whippletree.store.feed import Chosen
 from whippletree.store.transaction import Transaction
+from whippletree.telemetry import following
 
 
 class InstanceMode(Enum):
@@ -124,7 +125,8 @@ class Subscriber:
                 key=idempotency_key(self.name, event.event_id),
                 transaction=transaction,
             )
-            await self.invocation(self._message(event), around, self.providers)
+            with following(event.metadata):
+                await self.invocation(self._message(event), around, self.providers)
 
     def _message(self, event: StoredEvent) -> Any:
         if StoredEvent in self.invocation.message_types:

@@ -15,6 +15,8 @@ DEFAULT_SETTINGS = """
 shared_buffers = 128MB
 max_connections = 200
 max_wal_size = 2GB
+# PostgreSQL's own default begins with the schema that is named like the user, which is Whippletree's.
+search_path = 'public, whippletree'
 """
 
 

@@ -68,16 +68,19 @@ class Receipt:
             async with asyncio.timeout(timeout):
                 # Our event is committed, so numbering what is committed gives it a number.
                 await Feed(self._connections, schema=self._schema).last_number()
-                await self._until("has_followed", follower, self.stream_id, self.versions[-1])
+                number = await self._until("awaited_number", follower, self.stream_id, self.versions[-1])
+                await self._until("has_followed", follower, number)
         except TimeoutError:
             rows = await self._connections.fetch(call(self._schema, "why_subscriber", 1), follower)
             raise NotApplied(f"after {timeout:g} s: {'; '.join(row[0] for row in rows)}") from None
 
-    async def _until(self, function: str, *arguments: Any) -> None:
+    async def _until(self, function: str, *arguments: Any) -> Any:
+        """The first answer that is neither NULL nor false; 0 is one."""
         pause = _FIRST_PAUSE
-        while not await self._ask(function, *arguments):
+        while (answer := await self._ask(function, *arguments)) is None or answer is False:
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
             pause = min(2 * pause, _LONGEST_PAUSE)
+        return answer
 
     async def _ask(self, function: str, *arguments: Any) -> Any:
         return await self._connections.fetchval(call(self._schema, function, len(arguments)), *arguments)

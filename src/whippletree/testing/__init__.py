@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from whippletree.testing.draining import NotDrained, drained
     from whippletree.testing.perspective_case import perspective
     from whippletree.testing.receptor_case import receptor
+    from whippletree.work.trial import ChangedRows
 
 # Imported when first used: pytest loads the plugin beside this in every run, whether a test wants it or not.
 _HOMES = {
+    "ChangedRows": "whippletree.work.trial",
     "CrashReport": "whippletree.testing.crashes",
     "Database": "whippletree.testing.database",
     "NotDrained": "whippletree.testing.draining",
@@ -23,7 +25,16 @@ _HOMES = {
     "survives_crashes": "whippletree.testing.crashes",
 }
 
-__all__ = ["CrashReport", "Database", "NotDrained", "drained", "perspective", "receptor", "survives_crashes"]
+__all__ = [
+    "ChangedRows",
+    "CrashReport",
+    "Database",
+    "NotDrained",
+    "drained",
+    "perspective",
+    "receptor",
+    "survives_crashes",
+]
 
 
 def __getattr__(name: str) -> Any:

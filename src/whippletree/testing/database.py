@@ -18,6 +18,7 @@ from whippletree.service import Service
 from whippletree.settings import Dsn, Settings
 from whippletree.store.database import open_pool
 from whippletree.store.schema import migrate
+from whippletree.testing.draining import make_all_known
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class Database:
     async def serves(self, app: App) -> AsyncIterator[App]:
         """Let the app use this database, and publish, while the context is open. It handles nothing: `drained` does.
 
-        The database knows its receptors and perspectives, as if an instance had been started before.
+        The database knows its receptors, perspectives and subscribers, as if an instance had been started before.
         """
         settings = replace(app.settings, dsn=Dsn(self.dsn), direct_dsn=None)
         if settings.schema != self.template.schema:
@@ -91,7 +92,7 @@ class Database:
                 await migrate(connection, settings.schema)
         with app.instead(settings):
             async with app.connected(), open_pool(Dsn(self.dsn), size=1) as pool:
-                await Service(app)._register(pool)  # noqa: SLF001 - the service alone knows how
+                await make_all_known(Service(app), pool)
                 yield app
 
     @asynccontextmanager

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 
-_log = logging.getLogger("whippletree.callbacks")
+from whippletree.work import log
 
 
 def call_all(callbacks: Iterable[Callable[[], None]]) -> None:
@@ -14,4 +13,4 @@ def call_all(callbacks: Iterable[Callable[[], None]]) -> None:
         try:
             callback()
         except Exception:
-            _log.exception("a callback of a worker raised")
+            log.callback_raised()

@@ -35,12 +35,10 @@ from whippletree.telemetry import Counters, following, span
 from whippletree.work import log
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
+from whippletree.work.pace import LONG_ENOUGH, Pace
 
 GROUP_LIMIT = 50
 """Messages in one transaction: with more than 64 savepoints PostgreSQL's snapshots become slow for everybody."""
-
-_LONG_ENOUGH = 0.05
-"""Seconds after which a group takes in no more, so that a slow receptor does not keep others from their commit."""
 
 _NOT_TO_BLAME = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: the same work may succeed alone, or at the second attempt."""
@@ -75,6 +73,7 @@ class CommitGroups:
         self._router = router
         self._schema = schema
         self._threads = threads
+        self.pace = Pace()
         self._careful = 0
         self._set_aside = call(schema, "set_aside", 5)
         self._finished_messages = call(schema, "finished_messages", 4)
@@ -90,7 +89,9 @@ class CommitGroups:
                 try:
                     with span("receptors", map(_headers, live), streams=len(live)):
                         await transaction.start()
+                        began = time.monotonic()
                         await self._handle(live, connection, attempt, limit)
+                        self.pace.took(time.monotonic() - began, attempt.handled)
                         handed_in = await self._end(attempt, connection)
                 except BaseException as error:
                     if not isinstance(error, Exception):
@@ -153,7 +154,7 @@ class CommitGroups:
             for work in list(lane.work):
                 if progress.stopped or attempt.handled >= limit or lane.lost:
                     break
-                if attempt.handled and time.monotonic() - began > _LONG_ENOUGH:
+                if attempt.handled and time.monotonic() - began > LONG_ENOUGH:
                     return
                 try:
                     found = self._handling.find(work)

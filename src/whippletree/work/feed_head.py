@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 
 from whippletree.claim.wake import WakeListener
 from whippletree.store.feed import Feed
-
-_log = logging.getLogger("whippletree.feed")
+from whippletree.work import log
 
 _HURRIED = 20
 """Notifications a second from which polling is cheaper for everybody who appends."""
@@ -44,7 +42,7 @@ class FeedHead:
             try:
                 self.last = await self._feed.last_number()
             except Exception as error:
-                _log.warning("the feed cannot be read at present: %s", error)
+                log.feed_unreadable(error)
             self._measure(self.last - before)
             self.tell()
             await self._wake.wait(1 / _HURRIED if self.hurried else self._poll_every)

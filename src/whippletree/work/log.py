@@ -1,4 +1,4 @@
-"""Every sentence that workers write to the log. Fields are in `extra`, for handlers that write JSON."""
+"""The sentences that workers write to the log. Fields are in `extra`, for handlers that write JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.handling import Work
 
 _log = logging.getLogger("whippletree.receptors")
+_subscribers = logging.getLogger("whippletree.subscription")
+_perspectives = logging.getLogger("whippletree.perspectives")
+_loop = logging.getLogger("whippletree.loop")
+_maintenance = logging.getLogger("whippletree.maintenance")
+_transport = logging.getLogger("whippletree.transport")
 
 
 def receptor_failed(receptor: str, work: Work, error: BaseException, following: str) -> None:
@@ -39,6 +44,93 @@ def cannot_commit(error: BaseException) -> None:
 
 def grace_over(streams: int) -> None:
     _log.warning("the grace period is over; %s streams are given back unfinished", streams)
+
+
+def subscriber_is(name: str, state: str, checkpoint: int, epoch: int) -> None:
+    _subscribers.info("subscriber %s: %s at %d, epoch %d", name, state, checkpoint, epoch)
+
+
+def subscriber_waits(name: str, error: BaseException) -> None:
+    _subscribers.info("subscriber %s waits for the database: %s", name, error_text(error))
+
+
+def subscriber_failed(name: str, number: int, attempts: int, words: str) -> None:
+    _subscribers.warning("subscriber %s failed at event %d, attempt %d: %s", name, number, attempts, words)
+
+
+def subscriber_lost(name: str, error: BaseException) -> None:
+    _subscribers.warning("subscriber %s is lost: %s", name, error_text(error))
+
+
+def subscriber_stopped(name: str) -> None:
+    """With the traceback of what is being handled."""
+    _subscribers.exception("subscriber %s stopped", name)
+
+
+def subscriber_not_left(name: str, error: BaseException) -> None:
+    _subscribers.info("subscriber %s was not left in good order: %s", name, error_text(error))
+
+
+def feed_unreadable(error: BaseException) -> None:
+    _subscribers.warning("the feed cannot be read at present: %s", error_text(error))
+
+
+def forgotten(count: int) -> None:
+    _maintenance.info("%s message ids are forgotten", count, extra={"forgotten": count})
+
+
+def not_forgotten(error: BaseException) -> None:
+    _maintenance.warning("old message ids could not be forgotten, trying again: %s", error_text(error))
+
+
+def callback_raised() -> None:
+    """With the traceback of what is being handled."""
+    _loop.exception("a callback of a worker raised")
+
+
+def rejoining(error: BaseException, lost: int, instance_id: object) -> None:
+    _loop.warning("%s; %s leases are lost, and it joins again as %s", error, lost, instance_id)
+
+
+def no_work_batch(pause: float, error: BaseException) -> None:
+    _loop.warning("no work batch, trying again in %.2f seconds at most: %s", pause, error_text(error))
+
+
+def ends_without_a_word(instance: object, error: BaseException) -> None:
+    _loop.warning("instance %s ends without a word to the database: %r", instance, error)
+
+
+def not_ready(error: BaseException) -> None:
+    _loop.debug("the database is not ready: %s", error_text(error))
+
+
+def transport_down(reason: str) -> None:
+    _transport.warning("the transport is down: %s. Messages wait in the outbox.", reason)
+
+
+def transport_still_down(error: BaseException) -> None:
+    _transport.info("the transport is still down: %s", error)
+
+
+def transport_raised() -> None:
+    """With the traceback of what is being handled."""
+    _transport.exception("the transport raised instead of answering")
+
+
+def transport_back() -> None:
+    _transport.info("the transport answers again")
+
+
+def unworked(perspective: str) -> None:
+    _perspectives.warning(
+        "No perspective runner found for perspective %s: its streams wait. Start a program that has it, or "
+        "remove it from wh_perspective_mappings",
+        perspective,
+    )
+
+
+def unworked_unknown(error: BaseException) -> None:
+    _perspectives.debug("not known which perspectives nobody runs: %s", error_text(error))
 
 
 def _fields(work: Work, **more: Any) -> dict[str, Any]:

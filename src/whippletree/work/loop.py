@@ -7,7 +7,6 @@ carries. An instance with nothing to do goes to sleep as `claim/wake.py` tells.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,9 +19,8 @@ from whippletree.claim.wake import WakeListener
 from whippletree.errors import InstanceEvicted, SchemaMismatch, StoreError
 from whippletree.message.envelope import worked_as
 from whippletree.message.outcome import Outcome, Rejection
+from whippletree.work import log
 from whippletree.work.worker import Worker
-
-_log = logging.getLogger("whippletree.loop")
 
 HELD_TOO_LONG = "held longer than any lease is renewed"
 
@@ -174,9 +172,7 @@ class WorkLoop:
 
     def _rejoin(self, error: InstanceEvicted) -> None:
         lost = self.coordinator.rejoin()
-        _log.warning(
-            "%s; %s leases are lost, and it joins again as %s", error, len(lost), self.coordinator.instance.instance_id
-        )
+        log.rejoining(error, len(lost), self.coordinator.instance.instance_id)
         self._outcomes.clear()
         self._tell(lost)
         self._rejoined()
@@ -184,7 +180,7 @@ class WorkLoop:
     async def _back_off(self, error: StoreError) -> None:
         self._reached = False
         self.not_ready += 1
-        _log.warning("no work batch, trying again in %.2f seconds at most: %s", self._pause, error)
+        log.no_work_batch(self._pause, error)
         pause = random.uniform(self._pause / 2, self._pause)  # noqa: S311 - jitter
         self._pause = min(2 * self._pause, self.settings.longest_pause)
         if self._grace is None:
@@ -213,7 +209,7 @@ class WorkLoop:
                     pass
                 await self.coordinator.leave()
         except (TimeoutError, StoreError) as error:
-            _log.warning("instance %s ends without a word to the database: %r", self.coordinator.instance, error)
+            log.ends_without_a_word(self.coordinator.instance, error)
         finally:
             stopping.cancel()
         if stopping.done() and not stopping.cancelled() and (failed := stopping.exception()) is not None:

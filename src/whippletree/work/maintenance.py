@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 
 import asyncpg
 
-from whippletree.dispatch.error_text import error_text
 from whippletree.store.deduplication import forget_messages
-
-_log = logging.getLogger("whippletree.maintenance")
+from whippletree.work import log
 
 
 async def maintain(connections: asyncpg.Pool[asyncpg.Record], *, schema: str, interval: float) -> None:
@@ -22,8 +19,8 @@ async def maintain(connections: asyncpg.Pool[asyncpg.Record], *, schema: str, in
     while True:
         try:
             if forgotten := await forget_messages(connections, schema=schema):
-                _log.info("%s message ids are forgotten", forgotten, extra={"forgotten": forgotten})
+                log.forgotten(forgotten)
         except Exception as error:
             # Whatever it is: without this task ids would be kept for ever, silently.
-            _log.warning("old message ids could not be forgotten, trying again: %s", error_text(error))
+            log.not_forgotten(error)
         await asyncio.sleep(random.uniform(interval / 2, interval))  # noqa: S311 - jitter

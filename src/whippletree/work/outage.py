@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from whippletree.dispatch.transport import Transport
 from whippletree.errors import TransportUnavailable
-
-_log = logging.getLogger("whippletree.transport")
+from whippletree.work import log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +42,7 @@ class Outage:
 
     def begin(self, reason: str) -> None:
         if self._prober is None:
-            _log.warning("the transport is down: %s. Messages wait in the outbox.", reason)
+            log.transport_down(reason)
             self._prober = asyncio.create_task(self._probe(), name="whippletree transport probe")
 
     def end(self) -> None:
@@ -66,12 +64,12 @@ class Outage:
             try:
                 await self._transport.probe()
             except TransportUnavailable as error:
-                _log.info("the transport is still down: %s", error)
+                log.transport_still_down(error)
                 continue
             except Exception:
-                _log.exception("the transport raised instead of answering")
+                log.transport_raised()
                 continue
             break
         self._prober = None
-        _log.info("the transport answers again")
+        log.transport_back()
         self._over()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol, cast
 
 import asyncpg
@@ -11,8 +10,7 @@ import asyncpg
 from whippletree.errors import Error
 from whippletree.store.database import translated
 from whippletree.store.schema import require_schema
-
-_log = logging.getLogger("whippletree.readiness")
+from whippletree.work import log
 
 
 class DatabaseReadiness(Protocol):
@@ -39,6 +37,6 @@ class SchemaReadiness:
                     async with self._connections.acquire() as connection:
                         await require_schema(cast(asyncpg.Connection, connection), self._schema)
         except (Error, TimeoutError) as error:
-            _log.debug("the database is not ready: %s", error)
+            log.not_ready(error)
             return False
         return True

@@ -69,6 +69,7 @@ class ReceptorWorker:
         self._unsettled: list[Lane] = []
         self._callers: asyncio.Queue[Lane] = asyncio.Queue()
         self._committers: asyncio.Queue[Lane] = asyncio.Queue()
+        self._free = 0
         self._outcomes: list[Outcome] = []
         self._stopping = False
         self._idle = asyncio.Event()
@@ -243,8 +244,11 @@ class ReceptorWorker:
         task = asyncio.current_task()
         assert task is not None
         while True:
+            self._free += 1
             lanes = [await self._committers.get()]
-            lanes += [self._committers.get_nowait() for _ in range(min(GROUP_LIMIT - 1, self._committers.qsize()))]
+            share = self._groups.pace.share(self._committers.qsize(), self._free)
+            self._free -= 1
+            lanes += [self._committers.get_nowait() for _ in range(min(GROUP_LIMIT - 1, share))]
             for lane in lanes:
                 lane.task = task
             try:
@@ -270,6 +274,7 @@ class ReceptorWorker:
                 await self._groups.attempt(lanes)
                 return
             except CannotCommit:
+                self._groups.pace.collided()
                 for lane in lanes:
                     await self._commit_alone(lane)
                 return

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from uuid import UUID
 
 import asyncpg
 
+from whippletree.dispatch.subscriber import Follower, InstanceMode, Start
 from whippletree.errors import LeaseLost, StoreUnavailable
 from whippletree.settings import valid_schema
 from whippletree.store.database import translated
+from whippletree.store.feed import Feed
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
+
+
+class SubscriptionState(Enum):
+    """What an instance does for a subscriber."""
+
+    STANDBY = "standby"
+    CATCHING_UP = "catching up"
+    LIVE = "live"
+    LOST = "lost"
+    PARKED = "parked"
+
+
+async def make_known(follower: Follower, feed: Feed, connections: asyncpg.Pool[asyncpg.Record], *, schema: str) -> None:
+    """Give a follower its row, unless it has one, where it is to start."""
+    start = await feed.last_number() if follower.start is Start.NOW else follower.start
+    with translated():
+        await connections.execute(
+            call(schema, "register_subscriber", 4),
+            follower.name,
+            0 if start is Start.BEGINNING else start,
+            follower.mode is InstanceMode.COORDINATED,
+            list(follower.chosen.patterns or ()),
+        )
 
 
 class EffectsFailed(Exception):

@@ -6,26 +6,25 @@ wakes up is refused at its next call, and whatever it had open is undone.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
-from enum import Enum
 from uuid import UUID
 
 import asyncpg
 
 from whippletree.complete.retry import decide
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.policy import OnPoison
 from whippletree.dispatch.subscriber import Follower
 from whippletree.errors import CheckpointMoved, StoreError
 from whippletree.message.event import NumberedEvent
 from whippletree.store.feed import Feed
+from whippletree.telemetry import span
+from whippletree.work import log
 from whippletree.work.feed_head import FeedHead
-from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow
-
-_log = logging.getLogger("whippletree.subscription")
+from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow, SubscriptionState
 
 _PAGE = 500
 _LAZILY = 1_000
@@ -34,16 +33,6 @@ _PAUSE = 0.2
 """Seconds between two attempts to reach the database."""
 _LOOK_EVERY = 5.0
 """Seconds after which an idle, parked or paused subscriber looks at its row, though nobody woke it."""
-
-
-class SubscriptionState(Enum):
-    """What an instance does for a subscriber."""
-
-    STANDBY = "standby"
-    CATCHING_UP = "catching up"
-    LIVE = "live"
-    LOST = "lost"
-    PARKED = "parked"
 
 
 class Subscription:
@@ -85,10 +74,14 @@ class Subscription:
         """End after the events that are being applied."""
         self._stopping = True
 
+    def lag(self, last: int) -> int:
+        """Events up to that number of the feed that it has not passed."""
+        return max(0, last - self._passed)
+
     def say(self, state: SubscriptionState) -> None:
         if state is not self.state:
             self.state = state
-            _log.info("subscriber %s: %s at %d, epoch %d", self.name, state.value, self.checkpoint, self.epoch)
+            log.subscriber_is(self.name, state.value, self.checkpoint, self.epoch)
             self._tell(self)
 
     async def follow(self, head: FeedHead) -> None:
@@ -105,33 +98,53 @@ class Subscription:
                 await self._look()
             except StoreError as error:
                 # Whether the last commit happened is not known: the row says it.
-                _log.info("subscriber %s waits for the database: %s", self.name, error)
+                log.subscriber_waits(self.name, error)
                 await self._until_answered(head, self._look)
         with suppress(CheckpointMoved):
             await self._save()
         await self.leave()
+
+    async def catch_up(self, head: FeedHead) -> bool:
+        """Begin, apply what the feed has, and leave; what fails is tried once. False when it could not come to the end:
+        an event failed, now or before, or it is paused."""
+        await self._begin(head)
+        try:
+            while self._passed < head.last and not self._held_up() and await self._read_on(head.last):
+                pass
+            await self._save()
+        finally:
+            await self.leave()
+        return self._passed >= head.last
 
     async def leave(self) -> None:
         """Say that nobody follows; no attempt is counted against the next event."""
         await self._row.leave(self.epoch)
 
     async def _step(self, head: FeedHead) -> None:
-        if self._paused or self.state is SubscriptionState.PARKED:
-            await head.wait(_LOOK_EVERY)
-            await self._look()
-        elif (pause := self._retry_due - time.monotonic()) > 0:
+        if pause := self._held_up():
             await head.wait(pause)
             await self._look()
         elif self._passed >= head.last:
             await self._idle(head)
         else:
-            page = await self._feed.page(self._passed, head.last, self.follower.chosen, _PAGE)
-            if len(page.events) == _PAGE and self.state is SubscriptionState.LIVE:
-                await self._now(SubscriptionState.CATCHING_UP, waiting=False)
-            if await (self._in_transactions if self.follower.transactional else self._one_by_one)(page.events):
-                self._passed = max(self._passed, page.through)
-            if self._passed - self.checkpoint >= _LAZILY:
-                await self._save()
+            await self._read_on(head.last)
+
+    def _held_up(self) -> float:
+        """Seconds until it is time to look whether it may go on; 0 when it may."""
+        if self._paused or self.state is SubscriptionState.PARKED:
+            return _LOOK_EVERY
+        return max(0.0, self._retry_due - time.monotonic())
+
+    async def _read_on(self, last: int) -> bool:
+        """Whether everything that was read is applied."""
+        page = await self._feed.page(self._passed, last, self.follower.chosen, _PAGE)
+        if len(page.events) == _PAGE and self.state is SubscriptionState.LIVE:
+            await self._now(SubscriptionState.CATCHING_UP, waiting=False)
+        if applied := await self._apply(page.events):
+            self._passed = max(self._passed, page.through)
+        if self._passed - self.checkpoint >= _LAZILY:
+            await self._save()
+        return applied
 
     async def _idle(self, head: FeedHead) -> None:
         if self._passed > self.checkpoint and self._save_in() <= 0:
@@ -148,8 +161,14 @@ class Subscription:
         if head.last == seen:
             await self._look()
 
-    async def _in_transactions(self, events: Sequence[NumberedEvent]) -> bool:
+    async def _apply(self, events: Sequence[NumberedEvent]) -> bool:
         """Whether all of them are applied."""
+        if self.follower.transactional:
+            return await self._in_transactions(events)
+        with self._span(events):
+            return await self._one_by_one(events)
+
+    async def _in_transactions(self, events: Sequence[NumberedEvent]) -> bool:
         done = 0
         while done < len(events) and not self._stopping:
             first = events[done].number
@@ -172,10 +191,15 @@ class Subscription:
 
     async def _transaction(self, events: Sequence[NumberedEvent]) -> None:
         attempt, through = self.attempts + 1, events[-1].number
-        await self._row.commit(
-            self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
-        )
+        with self._span(events):
+            await self._row.commit(
+                self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
+            )
         self._moved(through)
+
+    def _span(self, events: Sequence[NumberedEvent]) -> AbstractContextManager[None]:
+        headers = (numbered.event.metadata for numbered in events)
+        return span("subscribers", headers, subscriber=self.name, events=len(events))
 
     async def _one_by_one(self, events: Sequence[NumberedEvent]) -> bool:
         policy = self.follower.checkpoint
@@ -206,10 +230,10 @@ class Subscription:
         self.failures += 1
         attempts = self.attempts + (error is not None)
         delay = None if error is None else decide(self.follower.retry, OnPoison.PARK, error, attempts).retry_seconds
-        words = _words(error) if error is not None else "its process ended each time that it was tried"
+        words = "its process ended each time that it was tried" if error is None else error_text(error)
         await self._row.fail(self.epoch, number, attempts, words, delay)
         self.attempts = attempts
-        _log.warning("subscriber %s failed at event %d, attempt %d: %s", self.name, number, attempts, words)
+        log.subscriber_failed(self.name, number, attempts, words)
         if delay is None:
             self.say(SubscriptionState.PARKED)
             self._retry_due = float("inf")
@@ -243,11 +267,9 @@ class Subscription:
         await self._now(state, waiting=self._waiting)
 
     async def _until_answered(self, head: FeedHead, ask: Callable[[], Awaitable[None]]) -> None:
-        answered = False
-        while not answered:
+        while True:
             try:
-                await ask()
-                answered = True
+                return await ask()
             except StoreError:
                 await head.wait(_PAUSE)
 
@@ -276,9 +298,3 @@ class Subscription:
             longest = self.follower.retry.longest_pause
             wait = min((retry_at - datetime.now(UTC)).total_seconds(), longest)
             self._retry_due = time.monotonic() + wait
-
-
-def _words(error: Exception) -> str:
-    """Without row contents, which PostgreSQL puts into its details."""
-    text = (error.message if isinstance(error, asyncpg.PostgresError) else str(error)) or ""
-    return f"{type(error).__name__}: {text}"[:2000]

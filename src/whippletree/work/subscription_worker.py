@@ -7,7 +7,6 @@ through the pool.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,16 +18,15 @@ import asyncpg
 
 from whippletree.claim.exclusive import ExclusiveLocks, ExclusiveSettings
 from whippletree.claim.session import InstanceSession
-from whippletree.dispatch.subscriber import Follower, InstanceMode, Start
+from whippletree.dispatch.subscriber import Follower, InstanceMode
 from whippletree.errors import DuplicateName, InvalidSetting, LeaseLost, UnknownName
-from whippletree.store.database import translated
 from whippletree.store.feed import Feed
-from whippletree.store.statements import call
+from whippletree.telemetry import Standing
+from whippletree.work import log
 from whippletree.work.feed_head import FeedHead
 from whippletree.work.feed_rebuilds import FeedRebuilds
-from whippletree.work.subscription import Subscription, SubscriptionState
-
-_log = logging.getLogger("whippletree.subscription")
+from whippletree.work.subscriber_row import SubscriptionState, make_known
+from whippletree.work.subscription import Subscription
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,119}")
 
@@ -81,7 +79,7 @@ class SubscriptionWorker:
         self._unwinding: dict[str, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._head: FeedHead | None = None
-        self._register = call(schema, "register_subscriber", 4)
+        self._former: list[Subscription] = []
         live = [subscription.follower for subscription in self._subscriptions.values()]
         self._rebuilds = FeedRebuilds(live, connections, self._follow_rebuild, self._unfollow, schema=schema)
 
@@ -89,6 +87,20 @@ class SubscriptionWorker:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """By name, with their states and counts."""
         return self._subscriptions
+
+    def ever_followed(self) -> list[Subscription]:
+        """Also those of rebuilds that have ended: what was counted stays counted."""
+        return [*self._subscriptions.values(), *self._former]
+
+    def standings(self) -> list[Standing]:
+        """How each stands here; the lag only of those that this process follows as."""
+        last = self._head.last if self._head else 0
+        idle = (SubscriptionState.STANDBY, SubscriptionState.LOST)
+        return [
+            Standing(subscriber=name, state=one.state, lag=None if one.state in idle else one.lag(last))
+            # Asked from other threads, too.
+            for name, one in list(self._subscriptions.items())
+        ]
 
     async def __aenter__(self) -> Self:
         coordinated = {name for name, s in self._subscriptions.items() if s.follower.mode is InstanceMode.COORDINATED}
@@ -99,7 +111,7 @@ class SubscriptionWorker:
                 "through the pooler, or use InstanceMode.SINGLE_INSTANCE and run one instance only."
             )
         for subscription in self._subscriptions.values():
-            await self._make_known(subscription.follower)
+            await make_known(subscription.follower, self._feed, self._connections, schema=self._schema)
         self._head = FeedHead(self._feed, self._locks.feed_wake, self._settings.poll_every)
         await self._locks.start(coordinated)
         self._spawn(self._head.keep_looking(), "whippletree feed head")
@@ -137,20 +149,7 @@ class SubscriptionWorker:
 
     async def _unfollow(self, name: str) -> None:
         await self.unsubscribe(name)
-        del self._subscriptions[name]
-
-    async def _make_known(self, follower: Follower) -> None:
-        start = follower.start
-        if start is Start.NOW:
-            start = await self._feed.last_number()
-        with translated():
-            await self._connections.execute(
-                self._register,
-                follower.name,
-                0 if start is Start.BEGINNING else start,
-                follower.mode is InstanceMode.COORDINATED,
-                list(follower.chosen.patterns or ()),
-            )
+        self._former.append(self._subscriptions.pop(name))
 
     def _gained(self, name: str) -> None:
         run = self._run(name, self._unwinding.pop(name, None))
@@ -179,14 +178,14 @@ class SubscriptionWorker:
         try:
             await subscription.follow(self._head)
         except LeaseLost as error:
-            _log.warning("subscriber %s is lost: %s", name, error)
+            log.subscriber_lost(name, error)
             subscription.say(SubscriptionState.LOST)
             if name in self._locks.held:
                 self._spawn(self._locks.release({name}), f"whippletree releases {name}")
                 subscription.say(SubscriptionState.STANDBY)
         except Exception:
             # Nothing here is expected; a lock that is held by somebody who does nothing would be worse than giving up.
-            _log.exception("subscriber %s stopped", name)
+            log.subscriber_stopped(name)
             subscription.say(SubscriptionState.LOST)
             self._spawn(self._locks.release({name}), f"whippletree releases {name}")
         else:
@@ -207,7 +206,7 @@ class SubscriptionWorker:
             try:
                 await subscription.leave()
             except Exception as error:
-                _log.info("subscriber %s was not left in good order: %s", name, error)
+                log.subscriber_not_left(name, error)
             subscription.say(SubscriptionState.STANDBY)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:

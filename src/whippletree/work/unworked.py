@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
 from whippletree.errors import StoreError
-
-_log = logging.getLogger("whippletree.perspectives")
+from whippletree.work import log
 
 
 async def name_the_unworked(runner: PerspectiveRunner) -> None:
@@ -15,11 +12,7 @@ async def name_the_unworked(runner: PerspectiveRunner) -> None:
     try:
         missing = await runner.unworked()
     except StoreError as error:
-        _log.debug("not known which perspectives nobody runs: %s", error)
+        log.unworked_unknown(error)
         return
     for name in missing:
-        _log.warning(
-            "No perspective runner found for perspective %s: its streams wait. Start a program that has it, or "
-            "remove it from wh_perspective_mappings",
-            name,
-        )
+        log.unworked(name)

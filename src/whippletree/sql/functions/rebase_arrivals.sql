@@ -18,7 +18,9 @@ BEGIN
   END IF;
   UPDATE wh_settings
   SET server_id = (SELECT system_identifier FROM pg_control_system()),
-    arrival_base = GREATEST(arrival_base, (SELECT max(e.arrival) FROM wh_event_store e))
+    -- What was seen counts too: transactions without events had moved it on.
+    arrival_base = GREATEST(arrival_base, (SELECT max(e.arrival) FROM wh_event_store e),
+      (SELECT n.seen_below FROM wh_event_sequence n ORDER BY n.number DESC LIMIT 1))
   RETURNING arrival_base INTO v_base;
   SELECT COALESCE(max(number), 0) INTO v_last FROM wh_event_sequence;
 
