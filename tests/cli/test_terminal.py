@@ -21,7 +21,7 @@ from tests.waiting import until
 from tests.work.following import Diary, append, make_effects, running
 from whippletree.cli import console
 from whippletree.settings import Dsn
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -25,7 +25,7 @@ from whippletree.message.outcome import (
 )
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 

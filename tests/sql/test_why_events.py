@@ -19,7 +19,7 @@ from whippletree.message.ids import StreamId
 from whippletree.message.outcome import PerspectiveCheckpointFailure
 from whippletree.settings import Dsn
 from whippletree.store.event_store import EventStore
-from whippletree.work.subscription import SubscriptionState
+from whippletree.work.subscriber_row import SubscriptionState
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 SUMMARY = WorkReport(limits={"perspective/summary": 10})

@@ -14,7 +14,7 @@ import pytest
 import whippletree as wt
 from tests.transports.nats_server import NatsServer
 from tests.work.shop import Placed, Reserve, Reserved
-from whippletree.app import TransportFactory
+from whippletree.dispatch.transport import TransportFactory
 from whippletree.testing import Database, NotDrained, drained
 from whippletree.transports.in_process import InProcessTransport
 from whippletree.transports.nats import NatsTransport

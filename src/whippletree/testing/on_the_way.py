@@ -60,6 +60,9 @@ class _Watched:
         self._subscription = subscription
         self._note = note
 
+    async def keeps(self) -> float:
+        return await self._subscription.keeps()
+
     async def receive(self, limit: int) -> Sequence[Delivery]:
         return await self._subscription.receive(limit)
 
