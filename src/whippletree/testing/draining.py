@@ -94,21 +94,21 @@ async def draining(app: App, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterato
         coordinator = NotingCoordinator(pool, service.instance, settings, schema=app.settings.schema)
         workers = service._workers(coordinator, pool)  # noqa: SLF001 - as above
         drain = Drain(app, pool, coordinator, workers, _followed(service, pool))
-        receiving: asyncio.Task[None] | None = None
         if app.outside is not None:
             transport: Any = await stack.enter_async_context(app.outside.factory(pool, coordinator))
             if app.outside.receives and hasattr(transport, "subscribe"):
                 transport = drain.transport = WatchedTransport(transport, app.outside.receives, drain.stir)
             workers += service._outbox_worker(transport)  # noqa: SLF001 - as above
             if (receiver := service._inbox_receiver(transport, pool)) is not None:  # noqa: SLF001 - as above
-                receiving = asyncio.create_task(receiver.run(), name="whippletree receive")
+                drain.receiving = asyncio.create_task(receiver.run(), name="whippletree receive")
+                drain.receiving.add_done_callback(lambda _: drain.stir())
         await drain.begin()
         try:
             yield drain
         finally:
-            if receiving is not None:
-                receiving.cancel()
-                await asyncio.wait([receiving])
+            if drain.receiving is not None:
+                drain.receiving.cancel()
+                await asyncio.wait([drain.receiving])
             await asyncio.gather(*(worker.stop(0) for worker in workers))
             await coordinator.leave()
 
@@ -140,6 +140,7 @@ class Drain:
     workers: Sequence[Worker]
     followed: Sequence[Subscription]
     transport: WatchedTransport | None = None
+    receiving: asyncio.Task[None] | None = None
     _stir: asyncio.Event = field(default_factory=asyncio.Event)
     _stopped: set[str] = field(default_factory=set)
     _seen: set[tuple[str, UUID]] = field(default_factory=set)
@@ -180,6 +181,8 @@ class Drain:
                     f"{handled} messages were handled, and there are still more. Does something publish without end? "
                     "If not, say at_most="
                 )
+            if self.receiving is not None and self.receiving.done():
+                self.receiving.result()
             self._stir.clear()
             await self._ask("store_due_messages")
             report = WorkReport(outcomes=self._outcomes(), limits=self._limits())
