@@ -240,3 +240,16 @@ async def test_the_same_in_json(store: EventStore, db: asyncpg.Connection) -> No
     assert sorted(reasons) == ["lease lost", "unknown event: its id is missing or is not a UUID"]
     assert [await status(db), await status(db, "stats")] == ["Completed", "Failed"]
     assert await db.fetchval("SELECT status FROM wh_receptor_processing") == "Completed"
+
+
+async def test_who_asks_what_it_holds_is_told_though_it_holds_nothing(
+    store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
+) -> None:
+    for queue in (SUMMARY, MAIL):
+        asked = "SELECT queue FROM resume_claims($1, $2, 0, $3)"
+        assert await db.fetch(asked, alice.instance.instance_id, queue, T0) == []
+    await store.append(S, [event("OrderShipped")])
+    await claims(alice, SUMMARY, MAIL)
+    for queue in (SUMMARY, MAIL):
+        held = await db.fetch(asked, alice.instance.instance_id, queue, T0)
+        assert [row["queue"] for row in held] == [queue]

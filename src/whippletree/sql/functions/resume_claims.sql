@@ -19,6 +19,7 @@ BEGIN
       FROM wh_active_streams s
       WHERE s.queue = v_queue AND v_queue LIKE '%/%' AND s.instance_id = p_instance_id AND s.lease_token > p_last_token
         AND s.lease_expiry > COALESCE(p_as_of, clock_timestamp())
+      HAVING count(*) > 0
     ) h, leased_event_work(v_queue, h.stream_ids, h.heads, h.through, h.attempts, h.tokens) e;
   END LOOP;
   RETURN QUERY
