@@ -41,8 +41,8 @@ async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:
         finished += len(outcomes)
 
 
-async def drain_rate(coordinator: WorkCoordinator) -> float:
+async def drain_rate(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> float:
     """Messages per second, until nothing is left."""
     began = time.perf_counter()
-    finished = await drain(coordinator)
+    finished = await drain(coordinator, limit=limit)
     return finished / (time.perf_counter() - began)
