@@ -14,6 +14,8 @@ from tests.scenario import T0, Given, Message, RowsWorker, completion, failure
 from tests.waiting import until
 from tests.work.following import Diary, append, make_effects, running
 from whippletree.claim.batch import WorkReport
+from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.instance import ServiceInstance
 from whippletree.message.event import NewEvent
 from whippletree.message.outcome import Outcome, PerspectiveCheckpointFailure, ReceptorProcessingFailure, Verdict
 from whippletree.settings import Dsn
@@ -51,6 +53,22 @@ async def parks_events(alice: RowsWorker, pool: Pool, db: asyncpg.Connection) ->
     ]
     await alice.coordinator.process_work_batch(WorkReport(outcomes=failures, limits={}), as_of=T0)
     return receipt
+
+
+async def test_status_warns_of_a_backlog_and_of_more_leases_than_can_be_worked(
+    whippletree: Command, pool: Pool, db: asyncpg.Connection
+) -> None:
+    stored = "INSERT INTO wh_outbox (message_type, payload) SELECT 'Placed', '{}' FROM generate_series(1, $1)"
+    await db.execute("SELECT change_partition_count(1)")
+    await db.execute(stored, 3)
+    orders = WorkCoordinator(pool, ServiceInstance(service_name="orders"))
+    for _ in range(2):
+        await orders.process_work_batch(WorkReport(limits={"outbox": 10}))
+    await db.execute(stored, 10_000)
+    status = await whippletree("status", "--check")
+    assert status.returncode == 1
+    assert "warning: 10,003 messages wait in the outbox: the backlog grows" in status.stdout
+    assert "warning: 3 leases are held, more than 1 instance with 1 partition should" in status.stdout
 
 
 async def test_status_shows_instances_queues_and_alerts(

@@ -99,6 +99,16 @@ class Overview:
         """What is wrong, the worst first."""
         found = [alert for queue in self.queues for alert in self._alerts(queue)]
         found += [alert for subscriber in self.subscribers for alert in _subscriber_alerts(subscriber)]
+        leases, partitions = sum(i.leases for i in self.instances), sum(i.partitions for i in self.instances)
+        if partitions and leases > len(self.instances) * partitions:
+            found.append(
+                Alert(
+                    AlertLevel.WARNING,
+                    f"{_spoken(leases, 'lease')} are held, more than {_spoken(len(self.instances), 'instance')} with"
+                    f" {_spoken(partitions, 'partition')} should: they take more than they can handle",
+                    "lower the concurrency of `whippletree run`, or look for receptors that hang",
+                )
+            )
         return sorted(found, key=lambda alert: alert.severity)
 
     def _alerts(self, queue: QueueOverview) -> Iterator[Alert]:
