@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
+from tests.accounts import Account, Bought, Pool, Shop
 from tests.waiting import until
-from tests.work.following import AT_ONCE, running
-from whippletree.dispatch.invoke import Providers
-from whippletree.dispatch.multi_stream import MultiStreamPerspective
-from whippletree.dispatch.perspective import PerspectiveSettings, define_perspective
-from whippletree.dispatch.rows import Rows, register_perspective
+from tests.work.following import running
 from whippletree.errors import NotApplied
-from whippletree.message.event import NewEvent
-from whippletree.message.type_names import MessageKind, MessageTypes
 from whippletree.settings import Dsn
-from whippletree.store.event_store import EventStore
 from whippletree.store.feed import Feed
-from whippletree.store.receipt import Receipt
 from whippletree.work.subscriber_row import SubscriptionState
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@dataclass(frozen=True)
-class Bought:
-    order: str
-    customer: str
-    total: int
-
-
-@dataclass(frozen=True)
-class Account:
-    orders: tuple[str, ...]
-    total: int
 
 
 def account(row: Account | None, event: Bought) -> Account | None:
@@ -50,29 +26,9 @@ def account(row: Account | None, event: Bought) -> Account | None:
     return Account((*row.orders, event.order), row.total + event.total)
 
 
-class Shop:
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.types = MessageTypes()
-        self.types.register(Bought, kind=MessageKind.EVENT, stream="order")
-
-    async def opens(self, name: str = "account") -> tuple[MultiStreamPerspective, Rows[Any]]:
-        settings = PerspectiveSettings(
-            name=name, key=lambda event: str(event.customer), columns=["total"], retry=AT_ONCE
-        )
-        perspective = define_perspective(account, settings, types=self.types, providers=Providers(), names=globals())
-        await register_perspective(perspective, self.pool)
-        return MultiStreamPerspective(perspective=perspective, types=self.types), Rows(perspective, self.pool)
-
-    async def sells(self, order: str, customer: str, total: int) -> Receipt:
-        event = Bought(order, customer, total)
-        payload = self.types.of(event).encode(event)
-        return await EventStore(self.pool).append(order, [NewEvent(event_type="Bought", payload=payload)])
-
-
 @pytest.fixture
 def shop(pool: Pool) -> Shop:
-    return Shop(pool)
+    return Shop(pool, account)
 
 
 async def test_events_of_many_streams_meet_in_the_row_of_their_key(shop: Shop, dsn: Dsn) -> None:

@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
+from tests.accounts import Account, Bought, Pool, Shop
 from tests.waiting import until
-from tests.work.following import AT_ONCE, row, running
-from whippletree.dispatch.invoke import Providers
-from whippletree.dispatch.multi_stream import MultiStreamPerspective
-from whippletree.dispatch.perspective import PerspectiveSettings, define_perspective
+from tests.work.following import row, running
 from whippletree.dispatch.rebuild import Rebuilds
-from whippletree.dispatch.rows import Rows, register_perspective
 from whippletree.errors import NotApplied
-from whippletree.message.event import NewEvent
-from whippletree.message.type_names import MessageKind, MessageTypes
 from whippletree.settings import Dsn
-from whippletree.store.event_store import EventStore
-from whippletree.store.receipt import Receipt
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 NAME = "account"
 CUSTOMERS = ("Ada", "Bob", "Eve")
-
-
-@dataclass(frozen=True)
-class Bought:
-    order: str
-    customer: str
-    total: int
-
-
-@dataclass(frozen=True)
-class Account:
-    orders: tuple[str, ...]
-    total: int
 
 
 def account(row: Account | None, event: Bought) -> Account:
@@ -55,29 +31,9 @@ def doubled(row: Account | None, event: Bought) -> Account:
     return Account((*row.orders, event.order), row.total + 2 * event.total)
 
 
-class Shop:
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.types = MessageTypes()
-        self.types.register(Bought, kind=MessageKind.EVENT, stream="order")
-
-    async def opens(self, function: Any = account) -> tuple[MultiStreamPerspective, Rows[Any]]:
-        settings = PerspectiveSettings(
-            name=NAME, key=lambda event: str(event.customer), columns=["total"], retry=AT_ONCE
-        )
-        perspective = define_perspective(function, settings, types=self.types, providers=Providers(), names=globals())
-        await register_perspective(perspective, self.pool)
-        return MultiStreamPerspective(perspective=perspective, types=self.types), Rows(perspective, self.pool)
-
-    async def sells(self, order: str, customer: str, total: int) -> Receipt:
-        event = Bought(order, customer, total)
-        payload = self.types.of(event).encode(event)
-        return await EventStore(self.pool).append(order, [NewEvent(event_type="Bought", payload=payload)])
-
-
 @pytest.fixture
 def shop(pool: Pool) -> Shop:
-    return Shop(pool)
+    return Shop(pool, account)
 
 
 @pytest.fixture
@@ -120,7 +76,7 @@ async def test_a_changed_fold_is_true_of_all_events_after_the_swap_and_undone_wi
     old, rows = await shop.opens()
     async with running(dsn, old):
         await (await shop.sells("order-1", "Ada", 10)).applied(NAME, timeout=60)
-    new, _ = await shop.opens(doubled)
+    new, _ = await shop.opens(fold=doubled)
     async with running(dsn, new):
         await rebuilds.start(NAME)
         await asyncio.wait_for(rebuilds.until_built(NAME), 60)
@@ -148,7 +104,7 @@ async def test_a_rebuild_that_is_behind_is_not_swapped_and_says_where_it_stands(
     async with running(dsn, old):
         await shop.sells("order-1", "Ada", 1)
         await (await shop.sells("order-2", "Ada", -1)).applied(NAME, timeout=60)
-    new, _ = await shop.opens(doubled)
+    new, _ = await shop.opens(fold=doubled)
     async with running(dsn, new):
         await rebuilds.start(NAME)
 
