@@ -150,6 +150,8 @@ async def _pool(
             idle = False
             while not idle:
                 kind, body = await _read_frame(reader)
+                if kind == b"X":
+                    return
                 server_writer.write(_frame(kind, body))
                 if kind in b"SQ":
                     async for answer, content in _frames(server_reader, until=b"Z"):

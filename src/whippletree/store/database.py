@@ -26,9 +26,13 @@ from whippletree.errors import (
 )
 from whippletree.settings import Dsn, Settings
 from whippletree.store.embedded import EmbeddedPostgres
+from whippletree.store.pooler import sharing
 from whippletree.store.schema import migrate, require_schema
 
 _APPLICATION_NAME = "whippletree"
+
+_PREPARED = 100
+"""How many statements a connection of ours keeps prepared."""
 
 _OURS: dict[str, type[Error]] = {
     "WH001": InstanceEvicted,
@@ -72,9 +76,13 @@ async def serving(settings: Settings) -> AsyncIterator[Dsn]:
 
 
 async def open_connection(dsn: Dsn) -> asyncpg.Connection:
-    """A connection, or `StoreUnavailable` with the reason and without the password."""
+    """A connection, or `StoreUnavailable` with the reason and without the password.
+
+    Its statements are not kept prepared: behind a pooler they would be looked for in another server process.
+    """
+    application = {"application_name": _APPLICATION_NAME}
     try:
-        return await asyncpg.connect(dsn.reveal(), server_settings={"application_name": _APPLICATION_NAME})
+        return await asyncpg.connect(dsn.reveal(), statement_cache_size=0, server_settings=application)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError) as error:
         raise StoreUnavailable(
             f"cannot connect to {dsn}: {dsn.redact(str(error) or type(error).__name__)}. "
@@ -86,12 +94,21 @@ async def open_connection(dsn: Dsn) -> asyncpg.Connection:
 async def open_pool(
     dsn: Dsn, *, size: int = 4, server_settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    """A pool for our own calls. They leave nothing behind in a session, so no connection is reset between two calls."""
+    """A pool for our own calls. They leave nothing behind in a session, so no connection is reset between two calls.
+
+    Statements are kept prepared, unless a pooler is in between.
+    """
+    first = await open_connection(dsn)
+    try:
+        kept = 0 if await sharing(first) else _PREPARED
+    finally:
+        await first.close()
     async with asyncpg.create_pool(
         dsn.reveal(),
         min_size=1,
         max_size=size,
         reset=_leave_as_it_is,
+        statement_cache_size=kept,
         server_settings={"application_name": _APPLICATION_NAME, **(server_settings or {})},
     ) as pool:
         yield pool
