@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
 
 from tests.conftest import Connect
 from tests.scenario import S
 from tests.shop import Noted, OrderChanged, OrderPlaced, Pool, Shop, Summary, checkpoints
+from tests.waiting import until
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.errors import PerspectiveFailed
 from whippletree.message.ids import StreamId
 from whippletree.message.outcome import PerspectiveCheckpointCompletion
+from whippletree.store.transaction import Transaction
+
+WAITING = """
+    SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())
+"""
 
 
 @pytest.fixture
@@ -75,3 +83,28 @@ async def test_what_another_program_appends_is_done_by_a_worker(shop: Shop, pool
     assert await rows.get(S) is None
     await shop.catches_up()
     assert await rows.get(S) == Summary("Ada", 10)
+
+
+async def test_an_append_waits_for_a_worker_that_folds_its_stream_and_not_in_a_circle(
+    shop: Shop, pool: Pool, db: asyncpg.Connection
+) -> None:
+    await db.execute("CREATE TABLE public.totals (order_id uuid PRIMARY KEY, total integer)")
+    write = "INSERT INTO public.totals VALUES ($1, $2) ON CONFLICT (order_id) DO UPDATE SET total = EXCLUDED.total"
+    written, appended = asyncio.Event(), asyncio.Event()
+
+    async def totals(event: OrderPlaced | OrderChanged, tx: Transaction) -> None:
+        await tx.execute(write, event.order_id, event.total)
+        if isinstance(event, OrderPlaced):
+            written.set()
+            await appended.wait()
+
+    await Shop(pool).append(S, OrderPlaced(S, "Ada", 10))
+    await shop.opens(totals, inline=True)
+    async with asyncio.timeout(60), shop.worker().running():
+        await written.wait()
+        appending = asyncio.create_task(shop.append(S, OrderChanged(S, 12)))
+        await until(lambda: db.fetchval(WAITING))
+        appended.set()
+        await appending
+    assert await db.fetchval("SELECT total FROM public.totals") == 12
+    assert await checkpoints(db, "totals") == [("Completed", 2, None, None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import PerspectiveFailed
@@ -36,22 +36,27 @@ class InlinePerspectives:
         for event, version in zip(new.events, versions, strict=False):
             key = event.get("stream_key")
             last[event["stream_id"] if key is None else stream_id_of(key)] = version
-        # In the order of ids, as everywhere: two transactions must not wait for each other in a circle.
-        for stream_id in sorted(last):
-            await self(stream_id, last[stream_id], connection)
+        await self._fold(last, connection)
 
     async def __call__(self, stream_id: StreamId, version: int, connection: Connection) -> None:
         """Fold the stream up to a version. Raises `PerspectiveFailed`, and then the append must not commit."""
+        await self._fold({stream_id: version}, connection)
+
+    async def _fold(self, last: Mapping[StreamId, int], connection: Connection) -> None:
+        # By name and then by stream, as workers lock them: two transactions must not wait for each other in a circle.
         for name in self._names:
-            taken = await connection.fetchrow(self._take_over, name, [stream_id])
-            if taken is None:
+            taken = await connection.fetch(self._take_over, name, sorted(last))
+            if not taken:
                 continue
             queue = f"perspective/{name}"
-            work = PerspectiveWork(queue, stream_id, taken["version"], None, version, 1, 0)
-            folded = await self._folder.fold([work], None, connection)
+            work = [PerspectiveWork(queue, stream, after, None, last[stream], 1, 0) for stream, after in taken]
+            folded = await self._folder.fold(work, None, connection)
             swapped = await self._folder.write(folded, connection)
-            if folded[0].failed is not None or swapped:
-                reason = folded[0].failed or "its rows were swapped; append again"
-                raise PerspectiveFailed(f"{name} did not take what was appended to stream {stream_id}: {reason}")
+            for one in folded:
+                if one.failed is not None or one in swapped:
+                    reason = one.failed or "its rows were swapped; append again"
+                    stream_id = one.work.stream_id
+                    raise PerspectiveFailed(f"{name} did not take what was appended to stream {stream_id}: {reason}")
             as_of = await connection.fetchval("SELECT clock_timestamp()")
-            await connection.execute(self._save, [queue], [stream_id], [version], as_of)
+            streams = [one.stream_id for one in work]
+            await connection.execute(self._save, [queue] * len(work), streams, [one.version for one in work], as_of)

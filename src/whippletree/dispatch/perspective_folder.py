@@ -41,6 +41,7 @@ class PerspectiveFolder:
         self._live_generation = call(schema, "live_generation", 1)
         self._read_events = call(schema, "read_perspective_events", 5)
         self._read_rows = call(schema, "read_rows", 3)
+        self._lock_for_folding = call(schema, "lock_for_folding", 2)
         self._write_rows = call(schema, "write_rows", 5)
 
     async def fold(
@@ -93,6 +94,13 @@ class PerspectiveFolder:
         for place, stored in by_place.items():
             folded[place - 1].headers = stored[0].metadata
             fold(perspective, self._decoders[perspective.name], folded[place - 1], rows.get(place), stored)
+
+    async def keep_from_inline(self, folded: Sequence[Folded], connection: Connection) -> None:
+        """Before `write`, for whoever does not append: let appends that fold the same streams inline wait."""
+        for name in sorted({one.work.registered_name for one in folded if one.work.generation is None}):
+            if self.perspectives[name].inline:
+                streams = [one.work.stream_id for one in folded if one.work.perspective_name == name]
+                await connection.execute(self._lock_for_folding, name, streams)
 
     async def write(self, folded: Sequence[Folded], connection: Connection) -> list[Folded]:
         """Write the rows, or run the functions that write. Those whose generation is gone come back, unwritten."""

@@ -83,6 +83,7 @@ class PerspectiveRunner:
             transaction = connection.transaction()
             await transaction.start()
             try:
+                await self.folder.keep_from_inline(folded, connection)
                 swapped = await self.folder.write(folded, connection)
                 outcomes: list[Outcome] = [outcome for one in folded for outcome in one.outcomes()]
                 handed_in = await self._coordinator.report(outcomes, on=connection)

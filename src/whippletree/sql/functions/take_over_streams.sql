@@ -7,9 +7,7 @@ SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 BEGIN
-  -- Before the streams: a swap takes both, and in this order.
-  PERFORM pg_advisory_xact_lock_shared(lock_key('perspective:' || p_perspective_name));
-  PERFORM lock_streams(array_fill('perspective/' || p_perspective_name, ARRAY[cardinality(p_stream_ids)]), p_stream_ids);
+  PERFORM lock_for_folding(p_perspective_name, p_stream_ids);
   RETURN QUERY
   WITH taken AS (
     DELETE FROM wh_active_streams s
