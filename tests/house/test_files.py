@@ -43,6 +43,12 @@ def test_no_test_sleeps() -> None:
     assert not sleeping, "give the time as an argument, or wait for an event"
 
 
+def test_what_is_logged_is_said_in_the_files_for_it() -> None:
+    speaking = [file for file in files("src", suffix=".py") if "logging.getLogger(" in file.read_text(encoding="utf-8")]
+    # The command decides where the log goes.
+    assert {name_of(file) for file in speaking if file.name != "log.py"} == {"src/whippletree/cli/run.py"}
+
+
 def _lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines()
 

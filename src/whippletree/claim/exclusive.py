@@ -8,7 +8,6 @@ A lock alone proves nothing to a process that was stopped: whoever writes under 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -17,12 +16,11 @@ from typing import Any
 
 import asyncpg
 
+from whippletree.claim import log
 from whippletree.claim.session import InstanceSession
 from whippletree.claim.wake import WakeListener
 from whippletree.store.database import translated
 from whippletree.store.statements import call
-
-_log = logging.getLogger("whippletree.exclusive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class ExclusiveLocks:
         try:
             await self._call(self._release, sorted(names), for_good)
         except Exception as error:
-            _log.info("locks were not given up in good order: %s; their connection is gone, and they with it", error)
+            log.locks_not_given_up(error)
 
     async def opened(self, connection: asyncpg.Connection) -> None:
         for channel, wake in self._channels:
@@ -123,7 +121,7 @@ class ExclusiveLocks:
                 try:
                     await self._try()
                 except Exception as error:
-                    _log.info("locks cannot be tried for at present: %s", error)
+                    log.locks_cannot_be_tried_for(error)
             await self._wake.wait(self._settings.try_every * random.uniform(0.7, 1))  # noqa: S311 - jitter
 
     async def _try(self) -> None:

@@ -8,7 +8,6 @@ opens its connection only then. A lease is kept up to a longest age, so that wha
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from types import TracebackType
@@ -16,13 +15,12 @@ from typing import Self
 
 import asyncpg
 
+from whippletree.claim import log
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.held import Run
 from whippletree.settings import Dsn
 from whippletree.store.database import open_connection
 from whippletree.store.statements import call
-
-_log = logging.getLogger("whippletree.keeper")
 
 
 class LeaseKeeper:
@@ -53,12 +51,12 @@ class LeaseKeeper:
     def _watch(self) -> None:
         while not self._ending.wait(self._coordinator.settings.lease_seconds / 12):
             if overdue := self._overdue():
-                _log.warning("the event loop is blocked: %s leases are renewed in its place", len(overdue))
+                log.loop_is_blocked(len(overdue))
                 try:
                     asyncio.run(self._renew_while_overdue())
                 except Exception as error:
                     # Whatever it is: the next round tries again, and without this thread nobody would.
-                    _log.warning("leases could not be renewed: %s", type(error).__name__)
+                    log.not_renewed(error)
 
     def _overdue(self) -> list[Run]:
         """Leases that the loop should have renewed. It does so at a third of their life."""

@@ -9,7 +9,6 @@ and only the stale threshold tells the others of its death.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from typing import Protocol, Self
 
 import asyncpg
 
+from whippletree.claim import log
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.wake import WakeListener
 from whippletree.errors import StoreUnavailable
@@ -26,8 +26,6 @@ from whippletree.settings import Dsn
 from whippletree.store.database import open_connection, translated
 from whippletree.store.pooler import sharing
 from whippletree.store.statements import call
-
-_log = logging.getLogger("whippletree.session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +130,7 @@ class InstanceSession:
         while connection is not None:
             reason = await self._watch(connection)
             self.lost_connections += 1
-            _log.warning("the session of instance %s is lost: %s; reconnecting", self._instance_id, reason)
+            log.session_lost(self._instance_id, reason)
             self._let_go()
             connection = await self._reopen()
 
@@ -170,7 +168,7 @@ class InstanceSession:
                     return await self._open()
             except Exception as error:
                 # Whatever it is: a keeper that gave up would leave the instance without its witness, silently.
-                _log.info("instance %s cannot reconnect its session yet: %s", self._instance_id, error)
+                log.cannot_reconnect(self._instance_id, error)
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
             pause = min(2 * pause, self._settings.longest_pause)
 
@@ -190,12 +188,7 @@ class InstanceSession:
                 raise
         if self.degraded is not None:
             connection.terminate()
-            _log.warning(
-                "instance %s works without a session: %s. It polls instead of being woken, and if it dies its work is "
-                "taken over only after the stale threshold. Connect directly to PostgreSQL, not through a pooler.",
-                self._instance_id,
-                self.degraded,
-            )
+            log.without_a_session(self._instance_id, self.degraded)
             return None
         self._connection = connection
         return connection

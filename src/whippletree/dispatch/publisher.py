@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whippletree.dispatch import log
 from whippletree.dispatch.transport import PublishOutcome, PublishResult, Transport, unavailable
 from whippletree.errors import PublishFailed
 from whippletree.message.envelope import ClaimedMessage, Queue
@@ -16,8 +16,6 @@ from whippletree.message.outcome import (
     MessageRelease,
     Outcome,
 )
-
-_log = logging.getLogger("whippletree.publisher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ async def publish(transport: Transport, messages: Sequence[ClaimedMessage]) -> P
             raise PublishFailed(f"{len(messages)} messages were to be published, and {len(results)} have an outcome")
     except Exception as error:
         # A transport that raises has a fault of its own; its messages must not pay for that.
-        _log.exception("the transport raised instead of answering")
+        log.transport_raised()
         results = [unavailable(f"{type(error).__name__}: {error}")] * len(messages)
     outcomes: list[Outcome] = []
     ended: set[object] = set()

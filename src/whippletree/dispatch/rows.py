@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
 
+from whippletree.dispatch import log
 from whippletree.dispatch.columns import Column
 from whippletree.dispatch.perspective import Perspective
 from whippletree.errors import InvalidSetting, UsageError
 from whippletree.store.database import translated
 from whippletree.store.event_store import Executor
 from whippletree.store.statements import call
-
-_log = logging.getLogger("whippletree.perspectives")
 
 Row = TypeVar("Row")
 
@@ -84,10 +82,7 @@ async def register_perspective(
                 [] if perspective.key is None else list(perspective.patterns),
             )
             if to_rebuild is not None:
-                _log.warning(
-                    "%s declares %s otherwise than its rows have it; `whippletree perspectives rebuild %s` and swap",
-                    *(perspective.name, to_rebuild, perspective.name),
-                )
+                log.to_be_rebuilt(perspective.name, to_rebuild)
         elif perspective.tables:
             tables = [await _located(table, perspective.name, connections) for table in perspective.tables]
             await connections.fetchval(call(schema, "register_perspective_tables", 2), perspective.name, tables)

@@ -7,7 +7,6 @@ long have gone another way. Here a lost connection is a plain error, and whoever
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,8 +18,8 @@ from nats.aio.client import Client
 from nats.js import api
 
 from whippletree.errors import TransportUnavailable
+from whippletree.transports import log
 
-_log = logging.getLogger("whippletree.transport")
 _T = TypeVar("_T")
 _NOT_FOUND = 404
 
@@ -150,4 +149,4 @@ def answer_of(data: bytes) -> dict[str, Any]:
 
 
 async def _note(error: Exception) -> None:
-    _log.debug("NATS: %s", error or type(error).__name__)
+    log.nats_noted(error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
@@ -24,9 +23,9 @@ from nats.aio.subscription import Subscription as NatsInbox
 
 from whippletree.dispatch.transport import Delivery
 from whippletree.errors import TransportUnavailable
+from whippletree.transports import log
 from whippletree.transports.nats_link import NatsLink, NatsRefused
 
-_log = logging.getLogger("whippletree.transport")
 NANOSECONDS = 1_000_000_000
 _ACK_WAIT = 5
 _MAX_ACK_PENDING = 5000
@@ -146,7 +145,7 @@ class NatsSubscription:
         elif changed := {name: self._config[name] for name in _CHANGEABLE if self._differs(info["config"], name)}:
             await self._create({**info["config"], **changed})
         if not info["config"].get("priority_groups"):
-            _log.warning("NATS is older than 2.11: run the receiver of %s on one instance only", self._address)
+            log.one_receiver_only(self._address)
         self._next = None
         self._client = client
         return client

@@ -7,7 +7,6 @@ rows.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
@@ -17,8 +16,7 @@ from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.subscriber import Follower
 from whippletree.store.database import translated
 from whippletree.store.statements import call
-
-_log = logging.getLogger("whippletree.subscription")
+from whippletree.work import log
 
 
 class FeedRebuilds:
@@ -47,7 +45,7 @@ class FeedRebuilds:
                 await self._look()
             except Exception as error:
                 # Whatever it is: without this task rebuilds would wait for ever, silently.
-                _log.warning("rebuilds cannot be looked for at present: %s", error)
+                log.rebuilds_unknown(error)
             await asyncio.sleep(every)
 
     async def _look(self) -> None:

@@ -7,7 +7,6 @@ for than one batch at a time, so a slow database slows the transport down instea
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -23,9 +22,8 @@ from whippletree.store.deliveries import Poison, Received, read, receive, unstor
 from whippletree.store.inbox import StoreOutcome
 from whippletree.store.statements import call
 from whippletree.telemetry import Counters, span
+from whippletree.work import log
 from whippletree.work.outage import BackOff
-
-_log = logging.getLogger("whippletree.receiver")
 
 
 class InboxReceiver:
@@ -69,8 +67,7 @@ class InboxReceiver:
                         checked = True
                     deliveries = await subscription.receive(self._batch_size)
                 except TransportUnavailable as error:
-                    log = _log.info if tries else _log.warning
-                    log("%s receives nothing: %s", self._group, error)
+                    log.receives_nothing(self._group, error, again=tries > 0)
                     await asyncio.sleep(self._back_off.pause(tries))
                     tries += 1
                     continue
@@ -113,7 +110,7 @@ class InboxReceiver:
                         await self._store_one(delivery, one)
                 return
             except Error as error:
-                _log.warning("%s cannot store what it received yet: %s", self._group, error)
+                log.cannot_store_deliveries(self._group, error)
                 await asyncio.sleep(self._back_off.pause(tries))
                 tries += 1
 
@@ -128,7 +125,7 @@ class InboxReceiver:
                 await self._store([way])
                 return
             except InvalidMessage as error:
-                _log.info("a delivery on topic %r cannot be stored as it is: %s", delivery.topic, error)
+                log.delivery_not_storable(delivery.topic, error)
 
     async def _store(self, received: Sequence[Received]) -> None:
         with translated():
@@ -147,6 +144,6 @@ class InboxReceiver:
         self.counters.deliveries_conflict += conflicts
         self.counters.deliveries_parked += len(poison)
         for one in poison:
-            _log.error("a delivery on topic %r is kept as dead letter %s: %s", one.topic, one.identity, one.error)
+            log.delivery_set_aside(one.topic, one.identity, one.error)
         if conflicts:
-            _log.error("%d deliveries have ids that were accepted before with another body", conflicts)
+            log.deliveries_conflict(conflicts)

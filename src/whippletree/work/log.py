@@ -14,6 +14,7 @@ _perspectives = logging.getLogger("whippletree.perspectives")
 _loop = logging.getLogger("whippletree.loop")
 _maintenance = logging.getLogger("whippletree.maintenance")
 _transport = logging.getLogger("whippletree.transport")
+_receiver = logging.getLogger("whippletree.receiver")
 
 
 def receptor_failed(receptor: str, work: Work, error: BaseException, following: str) -> None:
@@ -119,6 +120,55 @@ def transport_raised() -> None:
 
 def transport_back() -> None:
     _transport.info("the transport answers again")
+
+
+def receives_nothing(group: str, error: BaseException, *, again: bool) -> None:
+    _receiver.log(logging.INFO if again else logging.WARNING, "%s receives nothing: %s", group, error)
+
+
+def cannot_store_deliveries(group: str, error: BaseException) -> None:
+    _receiver.warning("%s cannot store what it received yet: %s", group, error)
+
+
+def delivery_not_storable(topic: str, error: BaseException) -> None:
+    _receiver.info("a delivery on topic %r cannot be stored as it is: %s", topic, error)
+
+
+def delivery_set_aside(topic: str, identity: object, reason: str) -> None:
+    _receiver.error("a delivery on topic %r is kept as dead letter %s: %s", topic, identity, reason)
+
+
+def deliveries_conflict(count: int) -> None:
+    _receiver.error("%d deliveries have ids that were accepted before with another body", count)
+
+
+def perspective_worker_starting(instance_id: object, service: str, host: str) -> None:
+    _perspectives.info("Perspective worker starting: Instance %s (%s@%s)", instance_id, service, host)
+
+
+def perspectives_not_ready(count: int) -> None:
+    _perspectives.info("Database not ready, skipping perspective checkpoint processing (consecutive checks: %s)", count)
+
+
+def perspectives_paused(count: int) -> None:
+    _perspectives.warning("Database not ready for %s consecutive polling cycles. Perspective worker is paused.", count)
+
+
+def perspectives_wait(error: BaseException) -> None:
+    _perspectives.warning("perspectives wait for the database: %s", error)
+
+
+def perspective_raised(perspective: str, streams: int) -> None:
+    """With the traceback of what is being handled."""
+    _perspectives.exception("Error processing perspective checkpoints: %s, %s streams", perspective, streams)
+
+
+def perspective_failed(perspective: str, stream_id: object, reason: str) -> None:
+    _perspectives.error("Error processing perspective checkpoint: %s for stream %s: %s", perspective, stream_id, reason)
+
+
+def rebuilds_unknown(error: BaseException) -> None:
+    _subscribers.warning("rebuilds cannot be looked for at present: %s", error)
 
 
 def unworked(perspective: str) -> None:

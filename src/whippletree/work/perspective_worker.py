@@ -6,7 +6,6 @@ It runs in the loop of its instance beside other workers, or alone with a loop o
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,13 +31,12 @@ from whippletree.message.outcome import (
     Rejection,
 )
 from whippletree.telemetry import Counters, span
+from whippletree.work import log
 from whippletree.work.callbacks import call_all
 from whippletree.work.loop import LoopSettings, WorkLoop
 from whippletree.work.perspective_options import PerspectiveWorkerOptions
 from whippletree.work.readiness import DatabaseReadiness
 from whippletree.work.unworked import name_the_unworked
-
-_log = logging.getLogger("whippletree.perspectives")
 
 EVENTS_AT_ONCE = 2_000
 """About so many events are read, folded and committed together."""
@@ -90,10 +88,7 @@ class PerspectiveWorker:
     async def run(self, wake: WakeListener | None = None) -> None:
         """Work in a loop of its own until `end`: at once, then when work arrives or the polling interval is over."""
         instance = self._coordinator.instance
-        _log.info(
-            "Perspective worker starting: Instance %s (%s@%s)",
-            *(instance.instance_id, instance.service_name, instance.host_name),
-        )
+        log.perspective_worker_starting(instance.instance_id, instance.service_name, instance.host_name)
         settings = LoopSettings(
             polling_interval=self.options.polling_interval_milliseconds / 1000, debug_mode=self.options.debug_mode
         )
@@ -112,9 +107,9 @@ class PerspectiveWorker:
             return True
         self.consecutive_database_not_ready_checks += 1
         count = self.consecutive_database_not_ready_checks
-        _log.info("Database not ready, skipping perspective checkpoint processing (consecutive checks: %s)", count)
+        log.perspectives_not_ready(count)
         if count > _WARN_AFTER:
-            _log.warning("Database not ready for %s consecutive polling cycles. Perspective worker is paused.", count)
+            log.perspectives_paused(count)
         return False
 
     def start(self, changed: Callable[[], None]) -> None:
@@ -188,7 +183,7 @@ class PerspectiveWorker:
             try:
                 await self._process(chunk)
             except StoreError as error:
-                _log.warning("perspectives wait for the database: %s", error)
+                log.perspectives_wait(error)
                 self._again()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -197,8 +192,7 @@ class PerspectiveWorker:
                 self._again()
                 raise
             except Exception as error:
-                name = chunk[0].perspective_name
-                _log.exception("Error processing perspective checkpoints: %s, %s streams", name, len(chunk))
+                log.perspective_raised(chunk[0].perspective_name, len(chunk))
                 self._give_up(error)
             pause = _PAUSE
             self._changed()
@@ -232,10 +226,7 @@ class PerspectiveWorker:
     async def _report(self, folded: Sequence[Folded]) -> None:
         for one in folded:
             if one.failed is not None:
-                _log.error(
-                    "Error processing perspective checkpoint: %s for stream %s: %s",
-                    *(one.work.perspective_name, one.work.stream_id, one.failed),
-                )
+                log.perspective_failed(one.work.perspective_name, one.work.stream_id, one.failed)
             # A failure takes along what was folded before it.
             outcome = one.outcomes()[-1]
             if isinstance(outcome, PerspectiveCheckpointFailure):
