@@ -36,6 +36,7 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("a payload that is no JSON", element(payload="{"), "payload is not JSON"),
     ("NaN", element(payload='{"n": NaN}'), "payload is not JSON"),
     ("NUL", element(payload='{"n": "a\\u0000b"}'), "NUL"),
+    ("a lone surrogate", element(payload='{"n": "\\ud83d"}'), "lone surrogate"),
     ("a payload too deep", element(payload=DEEP), "payload is not JSON"),
     ("a payload too large", element(payload="x" * 300_000 and {"x": "x" * 300_000}), "more than the 262144 allowed"),
     ("10 MB", element(payload=json.dumps("x" * 10_000_000)), "more than the 262144 allowed"),
@@ -202,6 +203,7 @@ async def test_a_plain_insert_says_what_is_wrong(db: asyncpg.Connection) -> None
         ((None, None, "Happened", None), "payload is missing"),
         ((None, None, "Happened", json.dumps("x" * 300_000)), "more than the 262144 allowed"),
         ((None, None, "Happened", '"\\u0000"'), "NUL"),
+        ((None, None, "Happened", '"\\ude00"'), "lone surrogate"),
     ):
         with pytest.raises(asyncpg.PostgresError, match=reason):
             await db.execute(insert, *values)
