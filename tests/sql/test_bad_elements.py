@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import asyncpg
@@ -172,6 +173,18 @@ NOT_UNDERSTOOD: list[dict[str, Any]] = [
     {"outbox_completions": {}},
     {"inbox_failures": {"a": 1}},
     {"partition_count": 10_000},
+    {"new_outbox_messages": None},
+    {"outbox_completions": None},
+    {"flags": None},
+    {"lease_seconds": 0.0},
+    {"lease_seconds": math.nan},
+    {"lease_seconds": None},
+    {"stale_threshold_seconds": -1.0},
+    {"stale_threshold_seconds": math.inf},
+    {"max_attempts": 0},
+    {"max_attempts": None},
+    {"max_partitions_per_instance": -1},
+    {"inbox_limit": -1},
 ]
 
 
@@ -183,6 +196,19 @@ async def test_a_call_that_cannot_be_understood_writes_nothing(caller: Caller, d
         assert (refused.value.sqlstate or "").startswith("WH0"), refused.value
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
     assert await db.fetchval("SELECT count(*) FROM wh_active_streams WHERE instance_id IS NOT NULL") == 0
+
+
+async def test_a_caller_says_who_it_is(db: asyncpg.Connection) -> None:
+    somebody = str(new_message_id())
+    for identity, fault in (
+        ((None, "shop", "host", 1), "p_instance_id is missing"),
+        ((ZEROS, "shop", "host", 1), "p_instance_id is all zeros"),
+        ((somebody, "", "host", 1), "p_service_name is missing"),
+        ((somebody, "shop", None, 1), "p_host_name is missing"),
+        ((somebody, "shop", "host", None), "p_process_id is missing"),
+    ):
+        with pytest.raises(asyncpg.PostgresError, match=fault):
+            await db.fetch("SELECT * FROM process_work_batch($1, $2, $3, $4)", *identity)
 
 
 async def test_a_bare_nul_is_refused_by_postgresql_itself_before_anything_is_read(
