@@ -27,6 +27,9 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("a zero stream", element(None, stream_id=ZEROS), "stream_id is all zeros"),
     ("a stream that is no UUID", element(None, stream_id="abc"), "stream_id is not a UUID"),
     ("an empty stream key", element(""), "stream_key is empty"),
+    ("a long stream key", element("k" * 1001), "stream_key has more than 1000 characters"),
+    ("a long topic", element(topic="t" * 1001), "topic has more than 1000 characters"),
+    ("headers of 10 MB", element(headers={"h": "x" * 10_000_000}), "headers have 10000009 bytes, more than the 262144"),
     ("two streams", element("a", stream_id=str(new_message_id())), "name two streams"),
     ("a partition of its own", element("a", partition_key="b"), "a stream has one partition"),
     ("no type", element(message_type=None), "message_type must be"),
@@ -41,6 +44,7 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("a payload too deep", element(payload=DEEP), "payload is not JSON"),
     ("a payload too large", element(payload="x" * 300_000 and {"x": "x" * 300_000}), "more than the 262144 allowed"),
     ("10 MB", element(payload=json.dumps("x" * 10_000_000)), "more than the 262144 allowed"),
+    ("a time that never comes", element(scheduled_for="infinity"), "scheduled_for is not a time"),
     ("a time that is none", element(scheduled_for="tomorrow-ish"), "scheduled_for is not a time"),
     ("a correlation that is none", element(correlation_id="x"), "correlation_id is not a UUID"),
     ("a causation that is none", element(causation_id="x"), "causation_id is not a UUID"),
@@ -221,16 +225,28 @@ async def test_a_bare_nul_is_refused_by_postgresql_itself_before_anything_is_rea
 
 
 async def test_a_plain_insert_says_what_is_wrong(db: asyncpg.Connection) -> None:
-    insert = "INSERT INTO wh_outbox (stream_id, stream_key, message_type, payload) VALUES ($1, $2, $3, $4)"
     for values, reason in (
-        ((ZEROS, None, "Happened", "{}"), "stream_id is all zeros"),
-        ((None, "", "Happened", "{}"), "stream_key is empty"),
-        ((None, None, None, "{}"), "message_type must be"),
-        ((None, None, "Happened", None), "payload is missing"),
-        ((None, None, "Happened", json.dumps("x" * 300_000)), "more than the 262144 allowed"),
-        ((None, None, "Happened", '"\\u0000"'), "NUL"),
-        ((None, None, "Happened", '"\\ude00"'), "lone surrogate"),
+        ({"stream_id": ZEROS}, "stream_id is all zeros"),
+        ({"stream_key": ""}, "stream_key is empty"),
+        ({"stream_key": "k" * 1001}, "stream_key has more than 1000 characters"),
+        ({"stream_id": str(new_message_id()), "stream_key": "k"}, "name two streams"),
+        ({"topic": "t" * 1001}, "topic has more than 1000 characters"),
+        ({"headers": json.dumps("x" * 300_000)}, "headers have 300002 bytes, more than the 262144 allowed"),
+        ({"scheduled_for": "infinity"}, "scheduled_for is not a time"),
+        ({"message_type": None}, "message_type must be"),
+        ({"payload": None}, "payload is missing"),
+        ({"payload": json.dumps("x" * 300_000)}, "more than the 262144 allowed"),
+        ({"payload": '"\\u0000"'}, "NUL"),
+        ({"payload": '"\\ude00"'}, "lone surrogate"),
     ):
-        with pytest.raises(asyncpg.PostgresError, match=reason):
-            await db.execute(insert, *values)
-    assert await db.fetchval("SELECT count(*) FROM wh_outbox") == 0
+        row = json.dumps({"message_type": "Happened", "payload": "{}"} | values)
+        for view in ("wh_outbox", "wh_inbox"):
+            insert = (
+                f"INSERT INTO {view} (stream_id, stream_key, message_type, topic, payload, headers, scheduled_for)"
+                " SELECT stream_id, stream_key, message_type, topic, payload::json, headers::json, scheduled_for"
+                " FROM jsonb_to_record($1) AS r(stream_id uuid, stream_key text, message_type text, topic text,"
+                " payload text, headers text, scheduled_for timestamptz)"
+            )
+            with pytest.raises(asyncpg.PostgresError, match=reason):
+                await db.execute(insert, row)
+    assert await db.fetchval("SELECT count(*) FROM wh_messages") == 0
