@@ -52,7 +52,7 @@ class Node:
         removed = sum(count for name, count in self.facts.items() if name.startswith("Rows Removed"))
         rows, turns = self.facts["Actual Rows"], self.facts["Actual Loops"]
         rounded = 0.5 if turns > 1 and isinstance(rows, int) else 0
-        return float(max(rows - rounded, 0) + removed) * turns
+        return float((max(rows - rounded, 0) + removed) * turns)
 
     def below(self) -> Iterator[Node]:
         """This step and all that it asks for rows."""

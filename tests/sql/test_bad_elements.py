@@ -132,6 +132,19 @@ async def test_a_status_that_ends_nothing_is_refused(caller: Caller, db: asyncpg
         assert [str(row["message_id"]) for row in left] == ids(bad)
 
 
+async def test_a_failure_with_a_status_that_nobody_knows_is_refused(caller: Caller, db: asyncpg.Connection) -> None:
+    for code in (16, -1, "done", 8.5):
+        bad, good = element(None), element(None)
+        await caller.calls(new_outbox_messages=[bad, good])
+        failures = [{"message_id": bad["message_id"], "status": code}, status(good["message_id"], 9)]
+        answer = await caller.calls(outbox_failures=failures)
+        assert reasons(answer) == [
+            (1, f"status {code} is unknown: use 8 (failed), with 1 (stored) and 2 (published) if you like")
+        ]
+        failed = "SELECT message_id FROM wh_outbox WHERE error IS NOT NULL AND message_id = ANY ($1)"
+        assert [str(row["message_id"]) for row in await db.fetch(failed, ids(bad, good))] == ids(good)
+
+
 async def test_a_retry_time_that_is_none_is_refused(caller: Caller, db: asyncpg.Connection) -> None:
     for wait in ("soon", -1, "infinity", "NaN", 1e300):
         bad, good = element(None), element(None)
