@@ -5,12 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from tests.scenario import S
 from whippletree.claim.held import LEASE_LOST, HeldWork
-from whippletree.errors import LeaseLost
+from whippletree.claim.reports import columns_of
+from whippletree.errors import InvalidSetting, LeaseLost
 from whippletree.message.envelope import ClaimedMessage, Queue
-from whippletree.message.ids import MessageId, StreamId
-from whippletree.message.outcome import MessageCompletion, MessageFailure
+from whippletree.message.ids import EventId, MessageId, StreamId
+from whippletree.message.outcome import (
+    MessageCompletion,
+    MessageFailure,
+    PerspectiveCheckpointCompletion,
+    PerspectiveProcessingStatus,
+    ReceptorProcessingCompletion,
+    ReceptorProcessingStatus,
+)
+from whippletree.message.outcome import MessageProcessingStatus as Status
 
 
 def message(version: int, *, token: int = 1, queue: Queue = Queue.OUTBOX) -> ClaimedMessage:
@@ -46,3 +57,35 @@ def test_a_run_ends_at_its_first_failure() -> None:
     reports = held.resolve(failures, ())
     assert [(version, failure.error) for version, failure in reports.failed.values()] == [(1, "boom 1")]
     assert [rejection.message_id for rejection in reports.rejected] == [message(3).message_id]
+
+
+def test_nothing_is_finished_without_a_status_that_ends_it() -> None:
+    held = HeldWork()
+    held.add([message(1), message(2)])
+    for status in (Status.STORED, Status.FAILED, Status.PUBLISHED | Status.FAILED):
+        with pytest.raises(InvalidSetting, match=f"status {status.value} of {message(1).message_id} ends nothing"):
+            held.resolve([MessageCompletion(message(1).message_id, status)], ())
+    for status in (Status.PUBLISHED, Status.COMPLETED, Status.STORED | Status.PUBLISHED):
+        reports = held.resolve([MessageCompletion(message(1).message_id, status)], ())
+        assert list(reports.completed.values()) == [1]
+
+
+def test_status_0_among_completions_releases() -> None:
+    held = HeldWork()
+    held.add([message(1), message(2)])
+    reports = held.resolve([MessageCompletion(message(n).message_id, Status(0)) for n in (1, 2)], ())
+    assert (reports.completed, list(reports.released.values()), reports.rejected) == ({}, [1], [])
+
+
+def test_only_a_completed_receptor_or_perspective_is_completed() -> None:
+    with pytest.raises(InvalidSetting, match="status Failed is not that of a completion"):
+        ReceptorProcessingCompletion(EventId(UUID(int=1)), "mail", ReceptorProcessingStatus.FAILED)
+    with pytest.raises(InvalidSetting, match="status Pending is not that of a completion"):
+        PerspectiveCheckpointCompletion(StreamId(S), "summary", 1, PerspectiveProcessingStatus.PENDING)
+
+
+def test_the_stack_trace_is_kept_below_the_error() -> None:
+    held = HeldWork()
+    held.add([message(1)])
+    reports = held.resolve([MessageFailure(message(1).message_id, "boom", stack_trace="at line 1")], ())
+    assert ["boom\nat line 1"] in columns_of(reports)

@@ -20,6 +20,7 @@ _BIND = b"B"
 """A call of a prepared statement goes out in one piece that begins with its arguments."""
 _READY = b"Z\x00\x00\x00\x05"
 """How an answer ends, but for the state of the transaction."""
+_VERSION = b"server_version\0"
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,15 @@ async def wire(dsn: Dsn) -> AsyncIterator[tuple[Wire, Dsn]]:
 
 
 @asynccontextmanager
-async def pooler(dsn: Dsn, *, backends: int, honest: bool) -> AsyncIterator[Dsn]:
+async def pooler(dsn: Dsn, *, backends: int, honest: bool, version: str | None = None) -> AsyncIterator[Dsn]:
     """A pooler in transaction mode: each transaction gets the next of several server connections.
 
-    With one backend it is a quiet one. It greets with a process id of its own making, unless it is honest.
+    With one backend it is a quiet one. It greets with a process id of its own making, unless it is honest, and as a
+    server of another version, if one is given.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _pool(reader, writer, [await _connect(dsn) for _ in range(backends)], honest)
+        await _pool(reader, writer, [await _connect(dsn) for _ in range(backends)], honest, version)
 
     async with _listening(serve, dsn) as address:
         yield address
@@ -134,6 +136,7 @@ async def _pool(
     writer: asyncio.StreamWriter,
     servers: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]],
     honest: bool,
+    version: str | None,
 ) -> None:
     try:
         startup = await _startup(reader, writer)
@@ -143,6 +146,8 @@ async def _pool(
             greetings.append([frame async for frame in _frames(server_reader, until=b"Z")])
         for kind, body in greetings[0]:
             greeting = body if kind != b"K" or honest else struct.pack("!i", 4711) + body[4:]
+            if version is not None and body.startswith(_VERSION):
+                greeting = _VERSION + version.encode() + b"\0"
             writer.write(_frame(kind, greeting))
         turn = 0
         while True:

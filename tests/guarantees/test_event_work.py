@@ -233,11 +233,15 @@ async def test_the_same_in_json(store: EventStore, db: asyncpg.Connection) -> No
         json.dumps([done, {"perspective_name": "nobody", "stream_id": str(S), "last_event_id": receptor["event_id"]}]),
         json.dumps([{"stream_id": str(S), "perspective_name": "stats", "error": "boom"}]),
         json.dumps([{"event_id": receptor["event_id"], "receptor_name": "mail"}, {"receptor_name": "mail"}]),
-        json.dumps([]),
+        json.dumps([{"event_id": receptor["event_id"], "receptor_name": "mail", "status": "Completed"}]),
     )
     assert row is not None
     reasons = [rejection["reason"] for rejection in json.loads(row["rejected"])]
-    assert sorted(reasons) == ["lease lost", "unknown event: its id is missing or is not a UUID"]
+    assert sorted(reasons) == [
+        "lease lost",
+        "status Completed does not end it so: use Completed among completions, Failed among failures",
+        "unknown event: its id is missing or is not a UUID",
+    ]
     assert [await status(db), await status(db, "stats")] == ["Completed", "Failed"]
     assert await db.fetchval("SELECT status FROM wh_receptor_processing") == "Completed"
 

@@ -65,6 +65,15 @@ async def test_a_payload_that_was_copied_comes_back_to_the_letter(
     assert await _claimed(RowsWorker(pool, "alice"), Queue.OUTBOX) == PAYLOADS
 
 
+async def test_a_payload_that_jsonb_cannot_hold_keeps_nothing_else_from_being_claimed(
+    alice: Worker, db: asyncpg.Connection
+) -> None:
+    insert = "INSERT INTO wh_outbox (message_type, payload, headers) VALUES ('Happened', $1, $2) RETURNING message_id"
+    odd = '{"n": 1e400000}'
+    sent = [await db.fetchval(insert, *pair) for pair in (("{}", None), (odd, None), ("{}", odd), ("{}", "{}"))]
+    assert {message.message_id for message in await alice.claims(as_of=T0)} == set(sent)
+
+
 async def test_a_payload_in_debug_history_and_dead_letters_is_kept_to_the_letter(
     pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection
 ) -> None:

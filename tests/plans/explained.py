@@ -47,9 +47,12 @@ class Node:
 
     @property
     def rows_read(self) -> float:
-        """How many rows the step looked at, in all its turns."""
+        """How many rows the step looked at, in all its turns. Before version 18 the rows of a turn are told rounded: it
+        may be half a row less in each."""
         removed = sum(count for name, count in self.facts.items() if name.startswith("Rows Removed"))
-        return float((self.facts["Actual Rows"] + removed) * self.facts["Actual Loops"])
+        rows, turns = self.facts["Actual Rows"], self.facts["Actual Loops"]
+        rounded = 0.5 if turns > 1 and isinstance(rows, int) else 0
+        return float((max(rows - rounded, 0) + removed) * turns)
 
     def below(self) -> Iterator[Node]:
         """This step and all that it asks for rows."""

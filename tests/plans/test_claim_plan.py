@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.plans.conftest import LIMIT, Backlog
@@ -41,7 +43,8 @@ async def test_a_claim_reads_the_messages_of_a_stream_from_its_head_on(claim: li
     # One for what is next, one for the first that is not due.
     assert {scan.index for scan in scans} <= {"wh_messages_pkey", "wh_messages_scheduled"}
     for scan in scans:
-        assert "version > c.head_version" in scan.condition
+        # Before version 17 a plan does not name what it hands down two levels.
+        assert re.search(r"version > (c\.head_version|\$\d)", scan.condition)
     assert sum(scan.rows_read for scan in scans) <= LIMIT + _AHEAD
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import asyncpg
@@ -26,6 +27,9 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("a zero stream", element(None, stream_id=ZEROS), "stream_id is all zeros"),
     ("a stream that is no UUID", element(None, stream_id="abc"), "stream_id is not a UUID"),
     ("an empty stream key", element(""), "stream_key is empty"),
+    ("a long stream key", element("k" * 1001), "stream_key has more than 1000 characters"),
+    ("a long topic", element(topic="t" * 1001), "topic has more than 1000 characters"),
+    ("headers of 10 MB", element(headers={"h": "x" * 10_000_000}), "headers have 10000009 bytes, more than the 262144"),
     ("two streams", element("a", stream_id=str(new_message_id())), "name two streams"),
     ("a partition of its own", element("a", partition_key="b"), "a stream has one partition"),
     ("no type", element(message_type=None), "message_type must be"),
@@ -36,9 +40,11 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("a payload that is no JSON", element(payload="{"), "payload is not JSON"),
     ("NaN", element(payload='{"n": NaN}'), "payload is not JSON"),
     ("NUL", element(payload='{"n": "a\\u0000b"}'), "NUL"),
+    ("a lone surrogate", element(payload='{"n": "\\ud83d"}'), "lone surrogate"),
     ("a payload too deep", element(payload=DEEP), "payload is not JSON"),
     ("a payload too large", element(payload="x" * 300_000 and {"x": "x" * 300_000}), "more than the 262144 allowed"),
     ("10 MB", element(payload=json.dumps("x" * 10_000_000)), "more than the 262144 allowed"),
+    ("a time that never comes", element(scheduled_for="infinity"), "scheduled_for is not a time"),
     ("a time that is none", element(scheduled_for="tomorrow-ish"), "scheduled_for is not a time"),
     ("a correlation that is none", element(correlation_id="x"), "correlation_id is not a UUID"),
     ("a causation that is none", element(causation_id="x"), "causation_id is not a UUID"),
@@ -126,6 +132,19 @@ async def test_a_status_that_ends_nothing_is_refused(caller: Caller, db: asyncpg
         assert [str(row["message_id"]) for row in left] == ids(bad)
 
 
+async def test_a_failure_with_a_status_that_nobody_knows_is_refused(caller: Caller, db: asyncpg.Connection) -> None:
+    for code in (16, -1, "done", 8.5):
+        bad, good = element(None), element(None)
+        await caller.calls(new_outbox_messages=[bad, good])
+        failures = [{"message_id": bad["message_id"], "status": code}, status(good["message_id"], 9)]
+        answer = await caller.calls(outbox_failures=failures)
+        assert reasons(answer) == [
+            (1, f"status {code} is unknown: use 8 (failed), with 1 (stored) and 2 (published) if you like")
+        ]
+        failed = "SELECT message_id FROM wh_outbox WHERE error IS NOT NULL AND message_id = ANY ($1)"
+        assert [str(row["message_id"]) for row in await db.fetch(failed, ids(bad, good))] == ids(good)
+
+
 async def test_a_retry_time_that_is_none_is_refused(caller: Caller, db: asyncpg.Connection) -> None:
     for wait in ("soon", -1, "infinity", "NaN", 1e300):
         bad, good = element(None), element(None)
@@ -171,6 +190,18 @@ NOT_UNDERSTOOD: list[dict[str, Any]] = [
     {"outbox_completions": {}},
     {"inbox_failures": {"a": 1}},
     {"partition_count": 10_000},
+    {"new_outbox_messages": None},
+    {"outbox_completions": None},
+    {"flags": None},
+    {"lease_seconds": 0.0},
+    {"lease_seconds": math.nan},
+    {"lease_seconds": None},
+    {"stale_threshold_seconds": -1.0},
+    {"stale_threshold_seconds": math.inf},
+    {"max_attempts": 0},
+    {"max_attempts": None},
+    {"max_partitions_per_instance": -1},
+    {"inbox_limit": -1},
 ]
 
 
@@ -184,6 +215,19 @@ async def test_a_call_that_cannot_be_understood_writes_nothing(caller: Caller, d
     assert await db.fetchval("SELECT count(*) FROM wh_active_streams WHERE instance_id IS NOT NULL") == 0
 
 
+async def test_a_caller_says_who_it_is(db: asyncpg.Connection) -> None:
+    somebody = str(new_message_id())
+    for identity, fault in (
+        ((None, "shop", "host", 1), "p_instance_id is missing"),
+        ((ZEROS, "shop", "host", 1), "p_instance_id is all zeros"),
+        ((somebody, "", "host", 1), "p_service_name is missing"),
+        ((somebody, "shop", None, 1), "p_host_name is missing"),
+        ((somebody, "shop", "host", None), "p_process_id is missing"),
+    ):
+        with pytest.raises(asyncpg.PostgresError, match=fault):
+            await db.fetch("SELECT * FROM process_work_batch($1, $2, $3, $4)", *identity)
+
+
 async def test_a_bare_nul_is_refused_by_postgresql_itself_before_anything_is_read(
     caller: Caller, db: asyncpg.Connection
 ) -> None:
@@ -194,15 +238,28 @@ async def test_a_bare_nul_is_refused_by_postgresql_itself_before_anything_is_rea
 
 
 async def test_a_plain_insert_says_what_is_wrong(db: asyncpg.Connection) -> None:
-    insert = "INSERT INTO wh_outbox (stream_id, stream_key, message_type, payload) VALUES ($1, $2, $3, $4)"
     for values, reason in (
-        ((ZEROS, None, "Happened", "{}"), "stream_id is all zeros"),
-        ((None, "", "Happened", "{}"), "stream_key is empty"),
-        ((None, None, None, "{}"), "message_type must be"),
-        ((None, None, "Happened", None), "payload is missing"),
-        ((None, None, "Happened", json.dumps("x" * 300_000)), "more than the 262144 allowed"),
-        ((None, None, "Happened", '"\\u0000"'), "NUL"),
+        ({"stream_id": ZEROS}, "stream_id is all zeros"),
+        ({"stream_key": ""}, "stream_key is empty"),
+        ({"stream_key": "k" * 1001}, "stream_key has more than 1000 characters"),
+        ({"stream_id": str(new_message_id()), "stream_key": "k"}, "name two streams"),
+        ({"topic": "t" * 1001}, "topic has more than 1000 characters"),
+        ({"headers": json.dumps("x" * 300_000)}, "headers have 300002 bytes, more than the 262144 allowed"),
+        ({"scheduled_for": "infinity"}, "scheduled_for is not a time"),
+        ({"message_type": None}, "message_type must be"),
+        ({"payload": None}, "payload is missing"),
+        ({"payload": json.dumps("x" * 300_000)}, "more than the 262144 allowed"),
+        ({"payload": '"\\u0000"'}, "NUL"),
+        ({"payload": '"\\ude00"'}, "lone surrogate"),
     ):
-        with pytest.raises(asyncpg.PostgresError, match=reason):
-            await db.execute(insert, *values)
-    assert await db.fetchval("SELECT count(*) FROM wh_outbox") == 0
+        row = json.dumps({"message_type": "Happened", "payload": "{}"} | values)
+        for view in ("wh_outbox", "wh_inbox"):
+            insert = (
+                f"INSERT INTO {view} (stream_id, stream_key, message_type, topic, payload, headers, scheduled_for)"
+                " SELECT stream_id, stream_key, message_type, topic, payload::json, headers::json, scheduled_for"
+                " FROM jsonb_to_record($1) AS r(stream_id uuid, stream_key text, message_type text, topic text,"
+                " payload text, headers text, scheduled_for timestamptz)"
+            )
+            with pytest.raises(asyncpg.PostgresError, match=reason):
+                await db.execute(insert, row)
+    assert await db.fetchval("SELECT count(*) FROM wh_messages") == 0

@@ -187,6 +187,22 @@ async def test_a_failure_before_its_predecessors_are_finished_is_refused(caller:
     assert "an earlier message of its stream is not finished" in answer["rejected"][0]["reason"]
 
 
+async def test_the_stack_trace_is_kept_below_the_error_and_both_within_limits(
+    caller: Caller, db: asyncpg.Connection
+) -> None:
+    told, endless = element("a"), element("b")
+    await caller.calls(new_outbox_messages=[told, endless])
+    answer = await caller.calls(
+        outbox_failures=[
+            status(told["message_id"], 8, error="boom", stack_trace="at line 1"),
+            status(endless["message_id"], 8, error="x" * 1_000_000),
+        ]
+    )
+    assert answer["rejected"] == []
+    errors = await db.fetch("SELECT error FROM wh_outbox ORDER BY stream_key")
+    assert [row["error"] for row in errors] == ["boom\nat line 1", "x" * 10_000]
+
+
 async def test_a_completion_named_twice_counts_once_and_spoils_nothing(caller: Caller, db: asyncpg.Connection) -> None:
     first, second = element(), element()
     await caller.calls(new_outbox_messages=[first, second])

@@ -14,11 +14,11 @@ import pytest
 from tests.claim.wire import pooler
 from tests.conftest import SCHEMA, Connect
 from tests.roles import a_role, login
-from whippletree.errors import InvalidSetting, StoreUnavailable
+from whippletree.errors import InvalidSetting, SchemaMismatch, StoreError, StoreUnavailable
 from whippletree.settings import Dsn
 from whippletree.store.embedded import EmbeddedPostgres
 from whippletree.store.roles import RoleKind
-from whippletree.store.schema import migrate
+from whippletree.store.schema import migrate, require_schema
 from whippletree.store.startup import Finding, Severity, examine
 
 
@@ -65,6 +65,22 @@ async def test_nothing_is_found_where_all_is_well(directory: Path) -> None:
         await migrate(connection, SCHEMA)
         assert list(await examine(connection, SCHEMA)) == []
         await connection.close()
+
+
+async def test_a_server_that_is_too_old_is_an_error(dsn: Dsn) -> None:
+    async with pooler(dsn, backends=1, honest=True, version="13.23") as address:
+        connection = await asyncpg.connect(address.reveal(), statement_cache_size=0)
+        assert await of(connection, "schema") == Finding(
+            severity=Severity.ERROR,
+            subject="schema",
+            problem="PostgreSQL 13 is too old, version 14 or later is needed",
+            remedy="Upgrade the server, or name another one with WHIPPLETREE_DSN.",
+        )
+        with pytest.raises(StoreError, match="PostgreSQL 13 is too old"):
+            await migrate(connection, SCHEMA)
+        with pytest.raises(SchemaMismatch, match="PostgreSQL 13 is too old"):
+            await require_schema(connection, SCHEMA)
+        connection.terminate()
 
 
 async def test_a_standby_is_an_error(directory: Path) -> None:

@@ -18,6 +18,7 @@ from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.reports import columns_of, lost_runs
 from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
+from whippletree.errors import InvalidSetting
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork, worked_as
 from whippletree.message.ids import MessageId
 from whippletree.message.outcome import (
@@ -47,6 +48,14 @@ class CoordinatorSettings:
     byte_limit: int = 16 * 1024 * 1024
     """Payload bytes in one claim, about."""
     max_attempts: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("lease_seconds", "stale_threshold_seconds"):
+            if not 0 < getattr(self, name) < 1e9:
+                raise InvalidSetting(f"{name} is {getattr(self, name)}; give more than 0 and less than 1000000000")
+        for name in ("run_limit", "byte_limit", "max_attempts"):
+            if getattr(self, name) < 1:
+                raise InvalidSetting(f"{name} is {getattr(self, name)}; give 1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,14 @@ from uuid import UUID
 
 import msgspec
 
+from whippletree.errors import InvalidSetting
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId, StreamId
 from whippletree.message.outcome import (
     Completion,
     Failure,
     MessageCompletion,
+    MessageProcessingStatus,
     MessageRelease,
     Outcome,
     PerspectiveCheckpointCompletion,
@@ -30,6 +32,7 @@ from whippletree.message.outcome import (
 
 LEASE_LOST = "lease lost"
 OUT_OF_ORDER = "out of order: an earlier message of its stream is not finished"
+_COMPLETED, _PUBLISHED = MessageProcessingStatus.COMPLETED, MessageProcessingStatus.PUBLISHED
 
 Work = ClaimedMessage | ReceptorWork | PerspectiveWork
 
@@ -101,9 +104,15 @@ class HeldWork:
         for outcome in outcomes:
             id_ = outcome.message_id
             # Nearly every outcome is one of these, so they come first and without a detour.
-            if type(outcome) is MessageCompletion and (run := self._runs.get((outcome.queue or "outbox", id_))):
+            if (
+                type(outcome) is MessageCompletion
+                and (outcome.status is _COMPLETED or outcome.status is _PUBLISHED)
+                and (run := self._runs.get((outcome.queue or "outbox", id_)))
+            ):
                 finished.setdefault(run, set()).add(id_)
                 continue
+            if isinstance(outcome, MessageCompletion):
+                outcome = _ending(outcome)
             run = self._find(outcome)
             if run is None:
                 reports.rejected.append(Rejection(id_, _verb(outcome), LEASE_LOST, queue_of(outcome)))
@@ -195,6 +204,18 @@ def queue_of(outcome: Outcome) -> str | None:
     if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
         return f"receptor/{outcome.receptor_name}"
     return outcome.queue
+
+
+def _ending(completion: MessageCompletion) -> MessageCompletion | MessageRelease:
+    """Nothing is finished without a status that ends it: the database sees only how far a stream is done."""
+    if completion.status == 0:
+        return MessageRelease(completion.message_id, completion.queue)
+    if not 2 <= completion.status <= 7:
+        raise InvalidSetting(
+            f"status {int(completion.status)} of {completion.message_id} ends nothing: use PUBLISHED or COMPLETED, or "
+            "MessageRelease to give the message back"
+        )
+    return completion
 
 
 def _complete(run: Run, ids: set[UUID], reports: StreamReports) -> None:

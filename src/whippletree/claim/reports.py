@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from whippletree.claim.held import Run, StreamReports, rejections_of
+from whippletree.message.outcome import Failure, MessageFailure
 
 
 def columns_of(reports: StreamReports) -> list[list[Any]]:
@@ -51,7 +52,7 @@ def _keys(run: Run, *more: Any) -> tuple[Any, ...]:
 def _failures(reports: StreamReports) -> list[list[Any]]:
     return _columns(
         (
-            _keys(run, version, _storable(failure.error), failure.retry_seconds, str(failure.verdict))
+            _keys(run, version, _storable(_told(failure)), failure.retry_seconds, str(failure.verdict))
             for run, (version, failure) in reports.failed.items()
         ),
         7,
@@ -61,6 +62,11 @@ def _failures(reports: StreamReports) -> list[list[Any]]:
 def _columns(rows: Iterable[tuple[Any, ...]], width: int = 4) -> list[list[Any]]:
     """Rows turned into one array per column, as the database takes them."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def _told(failure: Failure) -> str:
+    trace = failure.stack_trace if isinstance(failure, MessageFailure) else None
+    return f"{failure.error}\n{trace}" if trace else failure.error
 
 
 def _storable(error: str) -> str:

@@ -15,6 +15,7 @@ from whippletree.message.ids import EventId, MessageId, StreamId, new_message_id
 
 _TYPE = re.compile(r"[A-Za-z0-9_.+/:-]{1,200}")
 _ZEROS = str(UUID(int=0))
+_MAX_NAME = 1000
 
 
 class Queue(StrEnum):
@@ -162,7 +163,7 @@ def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: in
         raise InvalidMessage("message_id is all zeros; give every message an id of its own")
     _check_stream(message.stream)
     check_type("message_type", message.message_type)
-    if fault := text_fault(message.topic):
+    if fault := _name_fault(message.topic):
         raise InvalidMessage(f"topic {fault}")
     if message.scheduled_for is not None and message.scheduled_for.utcoffset() is None:
         raise InvalidMessage("scheduled_for has no time zone; use datetime.now(timezone.utc) and the like")
@@ -183,5 +184,9 @@ def _check_stream(stream: UUID | str | None) -> None:
         raise InvalidMessage("stream is empty; leave it out for a message without order")
     elif stream == _ZEROS:
         raise InvalidMessage("stream is all zeros; leave it out for a message without order")
-    elif fault := text_fault(stream):
+    elif fault := _name_fault(stream):
         raise InvalidMessage(f"stream {fault}")
+
+
+def _name_fault(text: str) -> str | None:
+    return f"has more than {_MAX_NAME} characters" if len(text) > _MAX_NAME else text_fault(text)

@@ -54,7 +54,7 @@ class Verdict(StrEnum):
 
 
 class MessageCompletion(msgspec.Struct, frozen=True, gc=False):
-    """The message is done."""
+    """The message is done. A status of 0 gives it back; one that ends nothing is refused when it is reported."""
 
     message_id: MessageId
     status: MessageProcessingStatus = MessageProcessingStatus.COMPLETED
@@ -69,6 +69,7 @@ class MessageFailure(msgspec.Struct, frozen=True):
     error: str
     status: MessageProcessingStatus = MessageProcessingStatus.FAILED
     stack_trace: str | None = None
+    """Kept with the error, below it."""
     retry_seconds: float | None = None
     verdict: Verdict = Verdict.RETRY
     queue: Queue | None = None
@@ -93,6 +94,9 @@ class ReceptorProcessingCompletion(msgspec.Struct, frozen=True):
     event_id: EventId
     receptor_name: str
     status: ReceptorProcessingStatus = ReceptorProcessingStatus.COMPLETED
+
+    def __post_init__(self) -> None:
+        _require_status(self.status, ReceptorProcessingStatus.COMPLETED)
 
     @property
     def message_id(self) -> UUID:
@@ -126,6 +130,9 @@ class PerspectiveCheckpointCompletion(msgspec.Struct, frozen=True):
     status: PerspectiveProcessingStatus = PerspectiveProcessingStatus.COMPLETED
     lease_token: int | None = None
     """Counts only under this lease; without it, under whichever lease is in hand."""
+
+    def __post_init__(self) -> None:
+        _require_status(self.status, PerspectiveProcessingStatus.COMPLETED)
 
     @property
     def message_id(self) -> UUID:
@@ -177,6 +184,11 @@ class Refusal(msgspec.Struct, frozen=True):
     message_id: MessageId | None
     outcome: str
     reason: str | None
+
+
+def _require_status(status: StrEnum, ending: StrEnum) -> None:
+    if status is not ending and status != ending:
+        raise InvalidSetting(f"status {status} is not that of a completion; leave it out, or report a failure")
 
 
 def _require_time(retry_seconds: float | None) -> None:

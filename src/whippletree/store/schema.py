@@ -19,7 +19,7 @@ import asyncpg
 from whippletree.errors import SchemaMismatch, StoreError, StoreUnavailable
 from whippletree.settings import valid_schema
 
-OLDEST_SERVER = 140000
+OLDEST_SERVER = 14
 
 TABLES = (
     "wh_migrations",
@@ -61,7 +61,8 @@ async def migrate(connection: asyncpg.Connection, schema: str, *, dry_run: bool 
     again. Raises `SchemaMismatch` when the schema is newer than this package.
     """
     valid_schema(schema)
-    _require_server(connection)
+    if difference := _server_difference(connection):
+        raise StoreError(": ".join(difference))
     for attempt in range(_TRIES):
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
@@ -120,6 +121,8 @@ async def require_schema(connection: asyncpg.Connection, schema: str) -> None:
 async def difference_of(connection: asyncpg.Connection, schema: str) -> tuple[str, str] | None:
     """Why the schema does not fit this package, and what to do about it; None when it is exactly as new."""
     valid_schema(schema)
+    if difference := _server_difference(connection):
+        return difference
     applied = await _applied(connection, schema)
     if unknown := applied.difference(migration_names()):
         return _newer(schema, unknown)
@@ -185,10 +188,12 @@ def _newer(schema: str, unknown: set[str]) -> tuple[str, str]:
     return problem, "upgrade the package"
 
 
-def _require_server(connection: asyncpg.Connection) -> None:
+def _server_difference(connection: asyncpg.Connection) -> tuple[str, str] | None:
     server = connection.get_server_version()
-    if server.major * 10000 < OLDEST_SERVER:
-        raise StoreError(f"PostgreSQL {server.major} is too old: version 14 or newer is needed")
+    if server.major >= OLDEST_SERVER:
+        return None
+    problem = f"PostgreSQL {server.major} is too old, version {OLDEST_SERVER} or later is needed"
+    return problem, "upgrade the server, or name another one with WHIPPLETREE_DSN"
 
 
 def _replaceable() -> str:

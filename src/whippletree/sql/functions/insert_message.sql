@@ -8,9 +8,12 @@ AS $$
 DECLARE
   v_queue text := TG_ARGV[0];
   v_outcome text;
+  v_fault text;
 BEGIN
-  IF NEW.stream_key = '' THEN
-    RAISE EXCEPTION 'stream_key is empty; leave it out for a message without order' USING ERRCODE = 'WH004';
+  v_fault := envelope_fault(NEW.stream_id, NEW.stream_key, NEW.topic, NEW.headers, NEW.scheduled_for,
+    (SELECT max_payload_bytes FROM wh_settings));
+  IF v_fault IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_fault USING ERRCODE = 'WH004';
   END IF;
   NEW.message_id := COALESCE(NEW.message_id, gen_random_uuid());
   NEW.stream_id := COALESCE(NEW.stream_id, stream_id_of(NEW.stream_key));

@@ -25,8 +25,11 @@ DECLARE
   v_reports wh_report[];
   v_work wh_work[];
 BEGIN
+  PERFORM require_identity(p_instance_id, p_service_name, p_host_name, p_process_id);
   PERFORM require_partition_count(p_partition_count);
   PERFORM require_flags(p_flags);
+  PERFORM require_limits(p_lease_seconds, p_stale_threshold_seconds, p_max_attempts, p_max_partitions_per_instance,
+    ARRAY[p_outbox_limit, p_inbox_limit, p_receptor_limit, p_perspective_limit]);
   v_reports := read_all_reports(p_instance_id, jsonb_build_object(
     'p_outbox_completions', p_outbox_completions, 'p_outbox_failures', p_outbox_failures,
     'p_outbox_releases', p_outbox_releases, 'p_renew_outbox_lease_ids', p_renew_outbox_lease_ids,

@@ -7,11 +7,13 @@ LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT COALESCE(r.queue, p_kind), p_verb, r.place::integer, r.event_id, COALESCE(e.stream_id, r.stream_id),
-    COALESCE(e.version, s.head_version + 1), COALESCE(r.token, s.lease_token), COALESCE(r.e ->> 'error', 'unknown'),
-    r.retry_seconds,
+    COALESCE(e.version, s.head_version + 1), COALESCE(r.token, s.lease_token),
+    left(COALESCE(r.e ->> 'error', 'unknown'), 10000), r.retry_seconds,
     CASE
       WHEN r.queue IS NULL THEN format('%s_name is missing', p_kind)
       WHEN r.token = -1 THEN 'lease_token is not a token'
+      WHEN r.e ->> 'status' <> CASE p_verb WHEN 'complete' THEN 'Completed' ELSE 'Failed' END
+        THEN format('status %s does not end it so: use Completed among completions, Failed among failures', r.e ->> 'status')
       WHEN p_verb = 'fail' AND r.e ->> 'retry_seconds' IS NOT NULL AND r.retry_seconds IS NULL
         THEN 'retry_seconds is not a number from 0 to 999999999'
       WHEN e.event_id IS NULL AND (p_kind = 'receptor' OR p_verb = 'complete')

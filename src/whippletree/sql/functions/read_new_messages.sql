@@ -10,10 +10,7 @@ AS $$
     r.correlation_id, r.causation_id, r.scheduled_for,
     CASE
       WHEN jsonb_typeof(r.e) <> 'object' THEN 'the element is not a JSON object'
-      WHEN r.stream_key = '' THEN 'stream_key is empty; leave it out for a message without order'
       WHEN r.e ->> 'stream_id' IS NOT NULL AND uuid_or_null(r.e ->> 'stream_id') IS NULL THEN 'stream_id is not a UUID'
-      WHEN r.e ->> 'stream_id' IS NOT NULL AND stream_id_of(r.stream_key) <> r.stream_id
-        THEN 'stream_id and stream_key name two streams; give one of them'
       WHEN r.e ->> 'partition_key' <> COALESCE(r.stream_key, r.e ->> 'stream_id', '')
         THEN 'partition_key is another than the stream: a stream has one partition, leave partition_key out'
       WHEN r.e ->> 'scheduled_for' IS NOT NULL AND r.scheduled_for IS NULL THEN 'scheduled_for is not a time'
@@ -24,7 +21,9 @@ AS $$
         WHERE m.message_id = r.message_id AND m.queue = 'outbox' AND m.version > 0) THEN 'message_id is already waiting in the outbox'
       WHEN row_number() OVER (PARTITION BY r.message_id ORDER BY r.place) > 1 AND p_queue = 'outbox'
         THEN 'message_id stands twice in this batch'
-      ELSE message_fault(r.stream_id, r.message_id, r.message_type, r.payload, s.max_payload_bytes)
+      ELSE COALESCE(
+        envelope_fault(r.stream_id, r.stream_key, r.topic, r.headers, r.scheduled_for, s.max_payload_bytes),
+        message_fault(r.stream_id, r.message_id, r.message_type, r.payload, s.max_payload_bytes))
     END
   FROM wh_settings s, (
     SELECT n.e, n.place::integer,

@@ -1,18 +1,20 @@
 -- Reads reports on messages from JSON, resolves each to its stream, and says what is wrong with it, if anything is.
--- An element is a message id, or an object with message_id and, where it matters, status, error, retry_seconds and
--- lease_token. Without a token the instance's present lease counts. Status 0 among completions is a release.
+-- An element is a message id, or an object with message_id and, where it matters, status, error, stack_trace,
+-- retry_seconds and lease_token. Without a token the instance's present lease counts. Status 0 among completions is a release.
 CREATE OR REPLACE FUNCTION read_reports(p_instance_id uuid, p_queue text, p_verb text, p_elements jsonb)
 RETURNS SETOF wh_report
 LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT p_queue, r.verb, r.place::integer, r.message_id, m.stream_id, m.version, COALESCE(r.token, s.lease_token),
-    COALESCE(r.e ->> 'error', 'unknown'), r.retry_seconds,
+    left(COALESCE(r.e ->> 'error', 'unknown') || COALESCE(E'\n' || (r.e ->> 'stack_trace'), ''), 10000), r.retry_seconds,
     CASE
       WHEN r.message_id IS NULL THEN 'message_id is missing or is not a UUID'
       WHEN r.token = -1 THEN 'lease_token is not a token'
       WHEN r.verb = 'fail' AND r.e ->> 'retry_seconds' IS NOT NULL AND r.retry_seconds IS NULL
         THEN 'retry_seconds is not a number from 0 to 999999999'
+      WHEN r.verb = 'fail' AND r.e ->> 'status' !~ '^(\d|1[0-5])$' THEN format(
+        'status %s is unknown: use 8 (failed), with 1 (stored) and 2 (published) if you like', r.e ->> 'status')
       WHEN r.verb IS NULL THEN format('status %s ends nothing: use 2 (published), 4 (completed) or 0 (release)',
         COALESCE(r.e ->> 'status', 'null'))
       WHEN m.message_id IS NULL THEN 'unknown message: it is finished, or was never stored'

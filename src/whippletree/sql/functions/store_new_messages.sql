@@ -12,7 +12,7 @@ BEGIN
   IF p_elements = '[]' THEN
     RETURN;
   END IF;
-  IF jsonb_typeof(p_elements) <> 'array' THEN
+  IF jsonb_typeof(p_elements) IS DISTINCT FROM 'array' THEN
     RAISE EXCEPTION 'new % messages must be a JSON array', p_queue USING ERRCODE = 'WH004';
   END IF;
   SELECT array_agg(r.place) AS places, array_agg(r.stream_id) AS stream_ids, array_agg(r.stream_key) AS stream_keys,
