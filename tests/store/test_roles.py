@@ -44,7 +44,7 @@ WORKING = STORING | {
     *("register_perspective", "register_receptor", "resolve_event_types", "read_events"),
     *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
     *("find_rows", "take_over_streams", "save_checkpoints", "keep_from_appends", "unworked_perspectives"),
-    *("register_perspective_tables", "enter_generation", "live_writes", "feed_rebuilds"),
+    *("register_perspective_tables", "enter_generation", "live_writes", "feed_rebuilds", "sort_events", "read_sorted"),
     *("end_lost_calls", "resume_claims", "finished_messages"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
     *("number_events", "last_number", "read_feed", "register_subscriber", "hold_subscriber", "require_epoch"),

@@ -212,7 +212,13 @@ async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
         bar = progress.add_task(f"rebuilding {name}", total=None)
 
         def tell(stands: PerspectiveOverview) -> None:
-            progress.update(bar, total=stands.rebuilt + stands.rebuild_waiting, completed=stands.rebuilt)
+            sorting = stands.rebuild_sorted > 0 == stands.rebuilt
+            progress.update(
+                bar,
+                description=f"{'sorting events by key for' if sorting else 'rebuilding'} {name}",
+                total=stands.rebuilt + stands.rebuild_waiting,
+                completed=stands.rebuild_sorted if sorting else stands.rebuilt,
+            )
 
         return await rebuilds.until_built(name, tell)
 
@@ -221,6 +227,7 @@ def _rebuild(one: PerspectiveOverview) -> tuple[str, str]:
     building = "-"
     if one.building_generation is not None:
         building = f"generation {one.building_generation}: {one.rebuilt:,} events, {one.rebuild_waiting:,} to go"
+        building += f", {one.rebuild_sorted:,} sorted by key" if one.rebuild_sorted else ""
         building += f", {one.rebuild_parked} streams parked" if one.rebuild_parked else ""
     return building, str(one.previous_generation or "-")
 
