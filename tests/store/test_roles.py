@@ -40,7 +40,7 @@ WORKING = STORING | {
         "write_rows",
         "find_rows",
     ),
-    *("row_of", "take_over_streams", "save_checkpoints", "unworked_perspectives"),
+    *("row_of", "take_over_streams", "save_checkpoints", "followed_through", "take_over_follower"),
     *("register_perspective", "register_receptor", "resolve_event_types", "read_events"),
     *("register_perspective_rows", "live_generation", "read_perspective_events", "read_rows", "write_rows", "row_of"),
     *("find_rows", "take_over_streams", "save_checkpoints", "keep_from_appends", "unworked_perspectives"),

@@ -63,13 +63,13 @@ def list_(as_json: bool, **arguments: str | None) -> None:
 @click.argument("name")
 @takes(*ask.PLACE)
 @click.option("--no-wait", is_flag=True, help="Return at once; the workers go on.")
-@click.option("--stream", help="Only the row of this stream, in place, by the program named with --app.")
+@click.option("--stream", help="Only the row of this stream, or key, in place, by the program named with --app.")
 @click.option("--app", "application", metavar="MODULE:APP", help="The program that has the perspective.")
 def rebuild(name: str, no_wait: bool, stream: str | None, application: str | None, **arguments: str | None) -> None:
     """Build the rows of NAME again, beside the live ones, and wait until they have caught up.
 
     A rebuild that is under way is waited for; to interrupt this command does not end it. With --stream, the row of that
-    stream is made anew at once, in one transaction.
+    stream, or of that key when NAME chooses its keys, is made anew at once, in one transaction.
     """
     if stream is not None or application is not None:
         if stream is None or application is None:

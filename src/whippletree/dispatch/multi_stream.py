@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from whippletree.dispatch.context import context_of
-from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.perspective import EventDecoder, Perspective
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
-from whippletree.errors import CoordinationError, PerspectiveFailed
+from whippletree.errors import CoordinationError
 from whippletree.message.event import NumberedEvent, SortedEvent
 from whippletree.message.type_names import MessageTypes
-from whippletree.store.feed import Chosen, Feed
+from whippletree.store.feed import Chosen
 from whippletree.store.statements import call
 from whippletree.store.transaction import Transaction
-
-_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +68,7 @@ class MultiStreamPerspective:
         ):
             rows[places[place - 1]] = perspective.decode_row(text)
         for numbered, message, key in taken:
-            rows[key] = self._fold(rows[key], numbered, message, attempts)
+            rows[key] = self.fold(rows[key], numbered, message, attempts)
             keys[key] = numbered.number
         texts = [None if row is None else perspective.encode_row(row) for row in rows.values()]
         if not await self._ask(
@@ -97,29 +93,8 @@ class MultiStreamPerspective:
             if message is not None
         ]
 
-    async def state_at(self, key: str, feed: Feed, time: datetime | None) -> Any:
-        """The row of a key as it was at a time, by the fold as it is now; None for no row. Reads the whole feed."""
-        row: Any = None
-        passed, last = 0, await feed.last_number()
-        while passed < last:
-            page = await feed.page(passed, last, self.chosen, _PAGE)
-            for numbered in page.events:
-                event = numbered.event
-                if time is not None and event.created_at > time:
-                    continue
-                try:
-                    message = self.decode(event.event_type, event.shape, event.payload)
-                    if message is not None and self.perspective.key_of(message) == key:
-                        row = self._fold(row, numbered, message, 1)
-                except Exception as error:
-                    name = self.perspective.name
-                    raise PerspectiveFailed(
-                        f"{name} cannot fold event {numbered.number} of the feed: {error_text(error)}"
-                    ) from error
-            passed = page.through
-        return row
-
-    def _fold(self, row: Any, numbered: NumberedEvent, message: Any, attempts: int) -> Any:
+    def fold(self, row: Any, numbered: NumberedEvent, message: Any, attempts: int) -> Any:
+        """The row of the event's key after the event."""
         invocation = self.perspective.invocation
         injected = {name: context_of(numbered.event, attempts) for name, _ in invocation.injected}
         return invocation.function(row, message, **injected)
