@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -44,10 +44,10 @@ class Shop:
         self.types = MessageTypes()
         self.types.register(Bought, kind=MessageKind.EVENT, stream="order")
 
-    async def opens(self, name: str = "account", fold: Fold | None = None) -> tuple[MultiStreamPerspective, Rows[Any]]:
-        settings = PerspectiveSettings(
-            name=name, key=lambda event: str(event.customer), columns=["total"], retry=AT_ONCE
-        )
+    async def opens(
+        self, name: str = "account", fold: Fold | None = None, key: Callable[[Any], str] = lambda event: event.customer
+    ) -> tuple[MultiStreamPerspective, Rows[Any]]:
+        settings = PerspectiveSettings(name=name, key=key, columns=["total"], retry=AT_ONCE)
         perspective = define_perspective(
             fold or self.fold, settings, types=self.types, providers=Providers(), names=globals()
         )
@@ -55,6 +55,10 @@ class Shop:
         return MultiStreamPerspective(perspective=perspective, types=self.types), Rows(perspective, self.pool)
 
     async def sells(self, order: str, customer: str, total: int) -> Receipt:
-        event = Bought(order, customer, total)
-        payload = self.types.of(event).encode(event)
-        return await EventStore(self.pool).append(order, [NewEvent(event_type="Bought", payload=payload)])
+        return await self.sells_all(order, [(customer, total)])
+
+    async def sells_all(self, order: str, sales: Sequence[tuple[str, int]]) -> Receipt:
+        """To customers, for a total each, in one order."""
+        events = [Bought(order, customer, total) for customer, total in sales]
+        new = [NewEvent(event_type="Bought", payload=self.types.of(event).encode(event)) for event in events]
+        return await EventStore(self.pool).append(order, new)

@@ -8,9 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.accounts import Account, Bought
+from tests.accounts import Shop as Accounts
 from tests.cli.conftest import Command
 from tests.scenario import S
 from tests.shop import OrderChanged, OrderPlaced, Pool, Shop, Summary
+from tests.work.following import running
+from whippletree.settings import Dsn
 
 NAME = "order_summary"
 
@@ -136,3 +140,51 @@ async def test_the_row_of_one_stream_is_made_anew_by_the_program(
     assert (alone.returncode, "give both --stream and --app" in alone.stderr) == (2, True)
     unknown = await whippletree("perspectives", "rebuild", NAME, "--stream", "nobody", "--app", "shop_program:app")
     assert (unknown.returncode, "has no events" in unknown.stderr) == (2, True)
+
+
+KEY_PROGRAM = """
+from dataclasses import dataclass
+import whippletree as wt
+
+app = wt.App("shop")
+
+@app.event(stream="order")
+@dataclass(frozen=True)
+class Bought:
+    order: str
+    customer: str
+    total: int
+
+@dataclass(frozen=True)
+class Account:
+    orders: tuple[str, ...]
+    total: int
+
+@app.perspective(key=lambda event: event.customer)
+def account(row: Account | None, event: Bought) -> Account:
+    return Account((), event.total + (row.total if row else 0))
+"""
+
+
+async def test_the_row_of_one_key_is_made_anew_by_the_program(
+    whippletree: Command, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: asyncpg.Connection, dsn: Dsn
+) -> None:
+    (tmp_path / "key_program.py").write_text(KEY_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    accounts = Accounts(pool, total)
+    live, rows = await accounts.opens()
+    async with running(dsn, live):
+        for order in ("order-1", "order-2"):
+            receipt = await accounts.sells(order, "Ada", 2)
+        await receipt.applied("account", timeout=60)
+    await db.execute("""UPDATE wh_rows_account_g1 SET row = row || '{"total": 9}'""")
+    command = ("perspectives", "rebuild", "account", "--app", "key_program:app", "--stream")
+    done = await whippletree(*command, "Ada")
+    assert done.stdout == "the row of Ada in account is made anew\n", done.stderr
+    assert await rows.find() == [Account((), 4)]
+    unknown = await whippletree(*command, "nobody")
+    assert (unknown.returncode, "has the key nobody" in unknown.stderr) == (2, True)
+
+
+def total(row: Account | None, event: Bought) -> Account:
+    return Account((), event.total + (row.total if row else 0))

@@ -22,7 +22,7 @@ AS_THE_CALLER = {
     *("stream_id_of", "partition_of", "require_read_committed", "enter_subscriber", "stand_by", "take_subscribers"),
     *("release_subscribers", "subscriber_lock", "subscriber_locks", "subscriber_channel", "feed_channel"),
 }
-NAMES_A_TABLE = {"find_rows", "read_rows", "row_of", "write_rows"}
+NAMES_A_TABLE = {"find_rows", "read_rows", "row_of", "write_rows", "sort_events", "read_sorted"}
 """They name the table of a perspective, with %I, and types that were checked when the perspective was registered."""
 _TABLES = """
     SELECT c.relname,

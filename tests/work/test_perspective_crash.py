@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 
 import whippletree as wt
 from tests.conftest import Connect
-from tests.house.tree import ROOT
 from tests.waiting import until, until_somebody_waits
+from tests.work.program import process
 from tests.work.shop import Placed, new_app
 from whippletree.settings import Dsn
 
@@ -46,26 +42,6 @@ def together(row: Seen | None, event: Placed) -> Seen:
 """
 LOG = "CREATE TABLE public.log (id bigint GENERATED ALWAYS AS IDENTITY, stream text, number bigint)"
 STREAMS = 7
-
-
-@asynccontextmanager
-async def process(directory: Path, dsn: Dsn) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`whippletree run program:app` in a process of its own."""
-    (directory / "program.py").write_text(PROGRAM, encoding="utf-8")
-    with (directory / "log").open("ab") as log:
-        started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5"),
-            cwd=directory,
-            env={**os.environ, "WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-        await asyncio.wait_for(started.wait(), 60)
 
 
 async def publish(app: wt.App, first: int, count: int) -> None:
@@ -113,7 +89,7 @@ async def test_killed_between_its_rows_and_its_checkpoint_neither_is_there_and_a
 ) -> None:
     await db.execute(LOG)
     app = new_app(dsn)
-    async with app.connected(), process(tmp_path, dsn) as first:
+    async with app.connected(), process(tmp_path, dsn, PROGRAM) as first:
         await until(lambda: db.fetchval("SELECT count(*) = 2 FROM wh_perspective_mappings"))
         other = await connect()
         async with other.transaction():
@@ -125,7 +101,7 @@ async def test_killed_between_its_rows_and_its_checkpoint_neither_is_there_and_a
             await asyncio.wait_for(first.wait(), 60)
             assert await db.fetchval("SELECT count(*) FROM wh_rows_seen") == 0
             assert await db.fetchval("SELECT count(*) FROM public.log") == 0
-        async with process(tmp_path, dsn):
+        async with process(tmp_path, dsn, PROGRAM):
             await all_applied(db, 100)
     await rows_and_checkpoints_agree(db, 100)
 
@@ -139,13 +115,13 @@ async def test_killed_at_any_time_every_event_is_folded_once_and_in_order(
     published = 0
     async with app.connected():
         for _ in range(4):
-            async with process(tmp_path, dsn) as one, process(tmp_path, dsn) as two:
+            async with process(tmp_path, dsn, PROGRAM) as one, process(tmp_path, dsn, PROGRAM) as two:
                 await publish(app, published, 300)
                 published += 300
                 some = published - 300 + chance.randrange(1, 299)
                 await until(lambda some=some: db.fetchval("SELECT count(*) >= $1 FROM public.log", some))  # type: ignore[misc]
                 one.kill()
                 two.kill()
-        async with process(tmp_path, dsn):
+        async with process(tmp_path, dsn, PROGRAM):
             await all_applied(db, published)
     await rows_and_checkpoints_agree(db, published)

@@ -59,6 +59,7 @@ class ExclusiveLocks:
         self._lost = lost
         self._settings = settings or ExclusiveSettings()
         self._wanted: set[str] = set()
+        self._unshared: set[str] = set()
         self._free_before: set[str] = set()
         self._wake = WakeListener()
         self._balanced_at = time.monotonic()
@@ -76,11 +77,14 @@ class ExclusiveLocks:
         await self._session.invite(self)
         self._task = asyncio.create_task(self._keep_trying(), name="whippletree exclusive locks")
 
-    async def add(self, name: str) -> None:
-        """Stand by for one more name."""
+    async def add(self, name: str, *, unshared: bool = False) -> None:
+        """Stand by for one more name. Unshared: take it as soon as it is free, and let it count for nobody's share."""
         self._wanted.add(name)
+        if unshared:
+            self._unshared.add(name)
         # When it fails, the next connection stands by for all of them.
         await self._call(self._stand_by, [name])
+        self._wake.wake()
 
     async def stop(self) -> None:
         """Give everything up, so that others take it at once."""
@@ -97,6 +101,7 @@ class ExclusiveLocks:
         self.held -= names
         if for_good:
             self._wanted -= names
+            self._unshared -= names
         try:
             await self._call(self._release, sorted(names), for_good)
         except Exception as error:
@@ -125,12 +130,12 @@ class ExclusiveLocks:
             await self._wake.wait(self._settings.try_every * random.uniform(0.7, 1))  # noqa: S311 - jitter
 
     async def _try(self) -> None:
-        rows = await self._call(
-            self._take, sorted(self._wanted), sorted(self._free_before), self._settings.silent_after
-        )
-        standing = {row[0]: row[1] for row in rows if row[0] in self._wanted}
+        standing = await self._take_of(self._wanted - self._unshared, self._free_before)
+        surplus = sorted(name for name, how in standing.items() if how == "surplus")
+        standing |= await self._take_of(self._unshared, self._unshared)
         self._free_before = {name for name, how in standing.items() if how == "free"}
-        now_held = {name for name, how in standing.items() if how in ("held", "surplus")}
+        # Some may have been given up for good meanwhile.
+        now_held = {name for name, how in standing.items() if how in ("held", "surplus") and name in self._wanted}
         for name in self.held - now_held:
             self.held.discard(name)
             self._lost(name)
@@ -139,8 +144,14 @@ class ExclusiveLocks:
             self._gained(name)
         if time.monotonic() - self._balanced_at > self._settings.balance_every:
             self._balanced_at = time.monotonic()
-            if surplus := sorted(name for name, how in standing.items() if how == "surplus"):
+            if surplus:
                 self.surplus(surplus[0])
+
+    async def _take_of(self, names: set[str], anyway: set[str]) -> dict[str, str]:
+        if not names:
+            return {}
+        rows = await self._call(self._take, sorted(names), sorted(anyway), self._settings.silent_after)
+        return {row[0]: row[1] for row in rows}
 
     async def _call(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         async with self._session.exchange() as connection:

@@ -29,12 +29,12 @@ class WakeListener:
         """Listen from now on. The next wait returns at once, so that what came before is polled for."""
         await connection.add_listener(channel, self._notified)
         self.listening = True
-        self._wake()
+        self.wake()
 
     def deaf(self) -> None:
         """The connection is gone. Who waits polls at once, and then at the pace of the timeout."""
         self.listening = False
-        self._wake()
+        self.wake()
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the timeout is an outcome here, not an error
         """Whether there is a reason to poll before the time is up. What came since the last wait counts."""
@@ -48,8 +48,9 @@ class WakeListener:
 
     def _notified(self, *_: Any) -> None:
         self.notifications += 1
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let whoever waits poll at once."""
         self._woken.set()
         self.on_wake()

@@ -40,8 +40,8 @@ def parked(queue: str | None, retrying: bool, limit: int, as_json: bool, **argum
     ]
     columns = ("queue", "stream", "version", "type", "attempts", "since", "error")
     console.show(console.table(columns, lines, empty="no stream is parked"))
-    for row in () if queue else ask.rows(settings, "subscriber_overview"):
-        if row["state"] == "parked":
+    for row in ask.rows(settings, "subscriber_overview"):
+        if row["state"] == "parked" and row["subscriber_name"].startswith(queue or ""):
             told = f"subscriber {row['subscriber_name']} is parked too; see `whippletree subscribers list`"
             console.show(console.marked(told, "critical"))
 

@@ -63,13 +63,13 @@ def list_(as_json: bool, **arguments: str | None) -> None:
 @click.argument("name")
 @takes(*ask.PLACE)
 @click.option("--no-wait", is_flag=True, help="Return at once; the workers go on.")
-@click.option("--stream", help="Only the row of this stream, in place, by the program named with --app.")
+@click.option("--stream", help="Only the row of this stream, or key, in place, by the program named with --app.")
 @click.option("--app", "application", metavar="MODULE:APP", help="The program that has the perspective.")
 def rebuild(name: str, no_wait: bool, stream: str | None, application: str | None, **arguments: str | None) -> None:
     """Build the rows of NAME again, beside the live ones, and wait until they have caught up.
 
     A rebuild that is under way is waited for; to interrupt this command does not end it. With --stream, the row of that
-    stream is made anew at once, in one transaction.
+    stream, or of that key when NAME chooses its keys, is made anew at once, in one transaction.
     """
     if stream is not None or application is not None:
         if stream is None or application is None:
@@ -212,7 +212,13 @@ async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
         bar = progress.add_task(f"rebuilding {name}", total=None)
 
         def tell(stands: PerspectiveOverview) -> None:
-            progress.update(bar, total=stands.rebuilt + stands.rebuild_waiting, completed=stands.rebuilt)
+            sorting = stands.rebuild_sorted > 0 == stands.rebuilt
+            progress.update(
+                bar,
+                description=f"{'sorting events by key for' if sorting else 'rebuilding'} {name}",
+                total=stands.rebuilt + stands.rebuild_waiting,
+                completed=stands.rebuild_sorted if sorting else stands.rebuilt,
+            )
 
         return await rebuilds.until_built(name, tell)
 
@@ -221,6 +227,7 @@ def _rebuild(one: PerspectiveOverview) -> tuple[str, str]:
     building = "-"
     if one.building_generation is not None:
         building = f"generation {one.building_generation}: {one.rebuilt:,} events, {one.rebuild_waiting:,} to go"
+        building += f", {one.rebuild_sorted:,} sorted by key" if one.rebuild_sorted else ""
         building += f", {one.rebuild_parked} streams parked" if one.rebuild_parked else ""
     return building, str(one.previous_generation or "-")
 

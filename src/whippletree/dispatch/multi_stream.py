@@ -1,29 +1,26 @@
 """A perspective that chooses its keys: it follows the feed, so that the events of a key come in the order of commits.
 
 Events of many streams meet in one row, and only the feed has an order among them. It is the same order when the rows
-are built again. Rows and checkpoint commit together, and one instance at a time follows.
+are built again. Rows and checkpoint commit together, and one instance at a time follows. A rebuild is shared by all:
+`rebuild_part.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from whippletree.dispatch.context import context_of
-from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.perspective import EventDecoder, Perspective
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
-from whippletree.errors import CoordinationError, PerspectiveFailed
-from whippletree.message.event import NumberedEvent
+from whippletree.errors import CoordinationError
+from whippletree.message.event import NumberedEvent, SortedEvent
 from whippletree.message.type_names import MessageTypes
-from whippletree.store.feed import Chosen, Feed
+from whippletree.store.feed import Chosen
 from whippletree.store.statements import call
 from whippletree.store.transaction import Transaction
-
-_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +58,8 @@ class MultiStreamPerspective:
         assert transaction is not None
         perspective = self.perspective
         assert perspective.decode_row is not None
-        messages = [self.decode(n.event.event_type, n.event.shape, n.event.payload) for n in events]
-        taken = [(n, message) for n, message in zip(events, messages, strict=True) if message is not None]
-        keys = {perspective.key_of(message): 0 for _, message in taken}
+        taken = self.keyed(events)
+        keys = {key: 0 for _, _, key in taken}
         generation = self.generation or await self._ask(transaction, "live_generation", perspective.name)
         rows: dict[str, Any] = dict.fromkeys(keys)
         places = list(keys)
@@ -71,9 +67,8 @@ class MultiStreamPerspective:
             call(self.schema, "read_rows", 3), perspective.name, generation, places
         ):
             rows[places[place - 1]] = perspective.decode_row(text)
-        for numbered, message in taken:
-            key = perspective.key_of(message)
-            rows[key] = self._fold(rows[key], numbered, message, attempts)
+        for numbered, message, key in taken:
+            rows[key] = self.fold(rows[key], numbered, message, attempts)
             keys[key] = numbered.number
         texts = [None if row is None else perspective.encode_row(row) for row in rows.values()]
         if not await self._ask(
@@ -81,29 +76,25 @@ class MultiStreamPerspective:
         ):
             raise CoordinationError(f"the rows of {perspective.name} were swapped meanwhile; they are folded again")
 
-    async def state_at(self, key: str, feed: Feed, time: datetime | None) -> Any:
-        """The row of a key as it was at a time, by the fold as it is now; None for no row. Reads the whole feed."""
-        row: Any = None
-        passed, last = 0, await feed.last_number()
-        while passed < last:
-            page = await feed.page(passed, last, self.chosen, _PAGE)
-            for numbered in page.events:
-                event = numbered.event
-                if time is not None and event.created_at > time:
-                    continue
-                try:
-                    message = self.decode(event.event_type, event.shape, event.payload)
-                    if message is not None and self.perspective.key_of(message) == key:
-                        row = self._fold(row, numbered, message, 1)
-                except Exception as error:
-                    name = self.perspective.name
-                    raise PerspectiveFailed(
-                        f"{name} cannot fold event {numbered.number} of the feed: {error_text(error)}"
-                    ) from error
-            passed = page.through
-        return row
+    async def sort(self, events: Sequence[NumberedEvent], transaction: Transaction) -> None:
+        """Note the keys of the events, for those who fold them into a rebuild."""
+        taken = self.keyed(events)
+        name, numbers, keys = self.perspective.name, [n.number for n, _, _ in taken], [key for _, _, key in taken]
+        if not await self._ask(transaction, "sort_events", name, self.generation, numbers, keys):
+            raise CoordinationError(f"the rebuild of {name} was given up meanwhile")
 
-    def _fold(self, row: Any, numbered: NumberedEvent, message: Any, attempts: int) -> Any:
+    def keyed(self, events: Sequence[NumberedEvent]) -> list[tuple[NumberedEvent, Any, str]]:
+        """The events that the perspective takes, decoded, each with its key."""
+        messages = [self.decode(n.event.event_type, n.event.shape, n.event.payload) for n in events]
+        return [
+            # A program with another idea of its key would break the order of the keys that were sorted by the former.
+            (n, message, n.key if isinstance(n, SortedEvent) else self.perspective.key_of(message))
+            for n, message in zip(events, messages, strict=True)
+            if message is not None
+        ]
+
+    def fold(self, row: Any, numbered: NumberedEvent, message: Any, attempts: int) -> Any:
+        """The row of the event's key after the event."""
         invocation = self.perspective.invocation
         injected = {name: context_of(numbered.event, attempts) for name, _ in invocation.injected}
         return invocation.function(row, message, **injected)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from whippletree.dispatch.key_replay import KeyReplay
 from whippletree.dispatch.multi_stream import MultiStreamPerspective
 from whippletree.dispatch.perspective import Perspective
 from whippletree.dispatch.perspective_folder import PerspectiveFolder
@@ -16,7 +17,6 @@ from whippletree.dispatch.rebuild import Difference, PerspectiveOverview, Rebuil
 from whippletree.dispatch.replay import Replays, require_time_zone
 from whippletree.errors import UsageError
 from whippletree.message.type_names import MessageTypes
-from whippletree.store.feed import Feed
 
 Named: TypeAlias = "str | Callable[..., Any]"
 """A perspective: its function, or its name."""
@@ -35,7 +35,8 @@ class PerspectiveRebuilds:
         self._rebuilds = Rebuilds(connections, schema=folder.schema)
         self._replays = Replays(folder, connections)
         self._types = types
-        self._feed = Feed(connections, schema=folder.schema)
+        self._connections = connections
+        self._schema = folder.schema
         self._named = named
 
     async def overview(self) -> Sequence[PerspectiveOverview]:
@@ -76,13 +77,15 @@ class PerspectiveRebuilds:
 
     async def rebuild_stream(self, perspective: Named, stream: UUID | str) -> None:
         """Make the row of one stream anew from its events, in one transaction. Raises `PerspectiveFailed`, and then
-        nothing has changed."""
+        nothing has changed.
+
+        For a perspective that chooses its keys give a key: all its events are read.
+        """
         found = self._named(perspective)
-        if found.key is not None:
-            raise UsageError(
-                f"{found.name} chooses its keys, and events of many streams meet in a row; rebuild all of it"
-            )
-        await self._replays.rebuild_stream(found.name, stream)
+        if found.key is None:
+            await self._replays.rebuild_stream(found.name, stream)
+        else:
+            await self._by_key(found).rebuild(str(stream))
 
     async def state_at(
         self, perspective: Named, stream: UUID | str, *, version: int | None = None, time: datetime | None = None
@@ -97,6 +100,8 @@ class PerspectiveRebuilds:
         if version is not None:
             raise UsageError(f"{found.name} chooses its keys, and a key has no versions; say time=")
         require_time_zone(time)
-        return await MultiStreamPerspective(perspective=found, types=self._types).state_at(
-            str(stream), self._feed, time
-        )
+        return await self._by_key(found).state_at(str(stream), time)
+
+    def _by_key(self, perspective: Perspective[Any]) -> KeyReplay:
+        follower = MultiStreamPerspective(perspective=perspective, types=self._types, schema=self._schema)
+        return KeyReplay(follower, self._connections)

@@ -45,6 +45,8 @@ class PerspectiveOverview:
     rebuild_streams: int
     """In so many streams."""
     rebuild_parked: int
+    rebuild_sorted: int
+    """Of one that chooses its keys: the events that are sorted by key, before they are folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,9 @@ class Rebuilds:
 
     async def start(self, name: str) -> int:
         """Begin: a new generation of rows, which those who run the perspective fill. Returns its number."""
+        with translated():
+            # What has a number is shared by all instances, if the perspective chooses its keys.
+            await self._connections.fetchval(call(self._schema, "number_events", 0))
         generation = int(await self._ask(call(self._schema, "start_rebuild", 1), name))
         await self._tidy(name)
         return generation

@@ -57,3 +57,9 @@ class NumberedEvent(msgspec.Struct, frozen=True):
 
     number: int
     event: StoredEvent
+
+
+class SortedEvent(NumberedEvent, frozen=True):
+    """An event of the feed with the key that a perspective chose for it."""
+
+    key: str

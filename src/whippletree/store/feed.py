@@ -19,6 +19,7 @@ from whippletree.message.event import NumberedEvent, StoredEvent
 from whippletree.message.upcast import Upcasters
 from whippletree.store.database import translated
 from whippletree.store.statements import call
+from whippletree.store.transaction import Connection
 
 _PAUSE = 0.005
 """Seconds, about, between two attempts to number while another session does."""
@@ -54,7 +55,7 @@ class Feed:
 
     def __init__(
         self,
-        connections: asyncpg.Pool[asyncpg.Record],
+        connections: asyncpg.Pool[asyncpg.Record] | Connection,
         *,
         schema: str = "whippletree",
         upcasters: Upcasters | None = None,

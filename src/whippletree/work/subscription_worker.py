@@ -18,6 +18,7 @@ import asyncpg
 
 from whippletree.claim.exclusive import ExclusiveLocks, ExclusiveSettings
 from whippletree.claim.session import InstanceSession
+from whippletree.dispatch.rebuild_part import RebuildPart
 from whippletree.dispatch.subscriber import Follower, InstanceMode
 from whippletree.errors import DuplicateName, InvalidSetting, LeaseLost, UnknownName
 from whippletree.store.feed import Feed
@@ -25,6 +26,7 @@ from whippletree.telemetry import Standing
 from whippletree.work import log
 from whippletree.work.feed_head import FeedHead
 from whippletree.work.feed_rebuilds import FeedRebuilds
+from whippletree.work.part_subscription import PARTS_AT_ONCE, PartSubscription
 from whippletree.work.subscriber_row import SubscriptionState, make_known
 from whippletree.work.subscription import Subscription
 
@@ -64,6 +66,7 @@ class SubscriptionWorker:
         self._tell = changed
         self._instance_id = instance_id
         self._schema = schema
+        self._room = asyncio.Semaphore(PARTS_AT_ONCE)
         for follower in followers:
             if not NAME.fullmatch(follower.name):
                 raise InvalidSetting(
@@ -81,7 +84,9 @@ class SubscriptionWorker:
         self._head: FeedHead | None = None
         self._former: list[Subscription] = []
         live = [subscription.follower for subscription in self._subscriptions.values()]
-        self._rebuilds = FeedRebuilds(live, connections, self._follow_rebuild, self._unfollow, schema=schema)
+        self._rebuilds = FeedRebuilds(
+            live, connections, self._follow_rebuild, self._unfollow, self._held_up, schema=schema
+        )
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -115,7 +120,7 @@ class SubscriptionWorker:
         self._head = FeedHead(self._feed, self._locks.feed_wake, self._settings.poll_every)
         await self._locks.start(coordinated)
         self._spawn(self._head.keep_looking(), "whippletree feed head")
-        self._spawn(self._rebuilds.keep_looking(self._settings.poll_every), "whippletree feed rebuilds")
+        self._spawn(self._rebuilds.keep_looking(self._head, self._settings.poll_every), "whippletree feed rebuilds")
         for name in self._subscriptions.keys() - coordinated:
             self._gained(name)
         return self
@@ -138,18 +143,27 @@ class SubscriptionWorker:
         await self._locks.release({name}, for_good=True)
 
     def _add(self, follower: Follower) -> None:
-        self._subscriptions[follower.name] = Subscription(
-            follower, self._connections, self._feed, self._instance_id, self._tell, schema=self._schema
-        )
+        around = self._connections, self._feed, self._instance_id, self._tell
+        if isinstance(follower, RebuildPart):
+            self._subscriptions[follower.name] = PartSubscription(follower, *around, self._room)
+        else:
+            self._subscriptions[follower.name] = Subscription(follower, *around, schema=self._schema)
 
     async def _follow_rebuild(self, follower: Follower) -> None:
         """Follow what has a row already."""
         self._add(follower)
-        await self._locks.add(follower.name)
+        await self._locks.add(follower.name, unshared=isinstance(follower, RebuildPart))
 
     async def _unfollow(self, name: str) -> None:
         await self.unsubscribe(name)
-        self._former.append(self._subscriptions.pop(name))
+        former = self._subscriptions.pop(name)
+        if former.takeovers:
+            self._former.append(former)
+
+    def _held_up(self, name: str) -> bool | None:
+        """Whether a part that is held here does not move; None when it is not held here."""
+        subscription = self._subscriptions[name]
+        return isinstance(subscription, PartSubscription) and subscription.held_up if name in self._locks.held else None
 
     def _gained(self, name: str) -> None:
         run = self._run(name, self._unwinding.pop(name, None))

@@ -5,6 +5,7 @@ RETURNS integer
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET lock_timeout = '500ms'
+SET client_min_messages = warning
 AS $$
 DECLARE
   v_known wh_perspectives := known_perspective(p_perspective_name);
@@ -22,7 +23,8 @@ BEGIN
     PERFORM FROM (SELECT FROM wh_active_streams s WHERE s.queue = v_queue ORDER BY s.stream_id FOR UPDATE) s;
     DELETE FROM wh_active_streams s WHERE s.queue = v_queue;
     DELETE FROM wh_checkpoints c WHERE c.perspective_name = checkpoint_name(p_perspective_name, v_generation);
-    DELETE FROM wh_subscribers s WHERE s.subscriber_name = v_queue;
+    DELETE FROM wh_subscribers s WHERE s.subscriber_name = v_queue OR starts_with(s.subscriber_name, v_queue || '/');
+    EXECUTE format('DROP TABLE IF EXISTS %I', keys_table(p_perspective_name, v_generation));
     IF v_known.key_type = 'none' THEN
       PERFORM drop_tables(p_perspective_name, v_generation);
     ELSE

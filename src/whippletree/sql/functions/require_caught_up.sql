@@ -12,6 +12,11 @@ DECLARE
   v_count bigint;
 BEGIN
   IF p_known.key_type = 'text' THEN
+    -- However little that is: what each part has is known, what the rows have is not.
+    IF EXISTS (SELECT FROM rebuild_parts(v_name, p_known.building_generation)) THEN
+      RAISE EXCEPTION 'the rebuild of % is behind the live rows: %', v_name,
+        told_parts(v_name, p_known.building_generation) USING ERRCODE = 'WH007';
+    END IF;
     v_count := events_behind(v_name, p_behind + 1);
     IF v_count > p_behind THEN
       RAISE EXCEPTION 'the rebuild of % is behind the live rows by % events or more. %', v_name, v_count, (

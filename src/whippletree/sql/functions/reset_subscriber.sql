@@ -12,6 +12,10 @@ BEGIN
     RAISE EXCEPTION 'the feed ends at %; a subscriber cannot be put after %', last_number(), p_after
       USING ERRCODE = 'WH004';
   END IF;
+  IF EXISTS (SELECT FROM wh_subscribers WHERE subscriber_name = p_name AND through IS NOT NULL) THEN
+    RAISE EXCEPTION '% is a part of a rebuild, whose other parts stay where they are', p_name
+      USING ERRCODE = 'WH004', HINT = 'Abandon the rebuild and begin another one.';
+  END IF;
   INSERT INTO wh_subscriber_actions (subscriber_name, action, number, attempts, error, reason, acted_at)
   SELECT p_name, 'reset', f.checkpoint, f.attempts, f.error, p_reason, p_as_of
   FROM (SELECT * FROM wh_subscribers WHERE subscriber_name = p_name FOR NO KEY UPDATE) f;

@@ -1,6 +1,7 @@
 -- Begins to build a perspective's rows again, beside the live ones: tables of the next generation, and work on every
 -- stream in a queue of its own, perspective/NAME@GENERATION, which those who work the perspective do. Events that come
--- meanwhile reach both. One that follows the feed is followed a second time, from its beginning. Returns the generation.
+-- meanwhile reach both. One that follows the feed is divided into parts, and then followed a second time. Returns the
+-- generation.
 CREATE OR REPLACE FUNCTION start_rebuild(p_perspective_name text, p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS integer
 LANGUAGE plpgsql
@@ -26,7 +27,8 @@ BEGIN
   END IF;
   IF v_known.key_type = 'text' THEN
     -- Also for the live rows, should nobody have followed for them yet: a swap lets them go on from here.
-    PERFORM register_subscriber(s, 0, true, v_known.patterns, p_as_of) FROM unnest(ARRAY[split_part(v_queue, '@', 1), v_queue]) s;
+    PERFORM register_subscriber(split_part(v_queue, '@', 1), 0, true, v_known.patterns, p_as_of);
+    PERFORM divide_rebuild(v_known, v_generation, p_as_of);
   ELSE
     -- Nobody knows of this queue yet, so it is filled while appends go on; what came since is added when they wait.
     PERFORM activate_perspective(v_queue, p_as_of);
@@ -40,6 +42,7 @@ BEGIN
     PERFORM activate_perspective(v_queue, p_as_of, v_since);
   END IF;
   PERFORM wake_waiting_instances();
+  PERFORM pg_notify(feed_channel(), '');
   RETURN v_generation;
 END;
 $$;

@@ -17,7 +17,14 @@ BEGIN
   RETURN QUERY SELECT why_queue(q, p_as_of) FROM (SELECT event_queues(k) AS q FROM unnest(ARRAY['perspective/*', 'receptor/*']) k) r
   WHERE split_part(q, '/', 2) = p_thing OR q = p_thing;
   v_found := FOUND;
-  RETURN QUERY SELECT why_subscriber(n, p_as_of) FROM unnest(ARRAY[p_thing, 'perspective/' || p_thing]) n;
+  RETURN QUERY SELECT why_subscriber(n, p_as_of) FROM (
+    SELECT unnest(ARRAY[p_thing, 'perspective/' || p_thing])
+    UNION ALL
+    (SELECT r.subscriber_name FROM wh_perspectives p CROSS JOIN LATERAL rebuild_parts(p.perspective_name, p.building_generation) r
+     WHERE p_thing IN (p.perspective_name, p.perspective_name || '@' || p.building_generation,
+       'perspective/' || p.perspective_name || '@' || p.building_generation) AND r.checkpoint < r.through
+     ORDER BY r.error IS NULL, r.subscriber_name LIMIT 3)
+  ) s(n);
   v_found := v_found OR FOUND;
   IF EXISTS (SELECT FROM wh_streams s WHERE s.stream_id = v_stream)
     OR EXISTS (SELECT FROM wh_active_streams s WHERE s.queue IN ('outbox', 'inbox') AND s.stream_id = v_stream) THEN

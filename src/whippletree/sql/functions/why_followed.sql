@@ -1,4 +1,5 @@
--- How the subscribers stand to an event, whose number is looked for among the newest of the feed.
+-- How the subscribers stand to an event, whose number is looked for among the newest of the feed. A part of a rebuild
+-- goes past events without having them.
 CREATE OR REPLACE FUNCTION why_followed(
   p_event_id uuid, p_stream_id uuid, p_version bigint, p_newest bigint DEFAULT 100000)
 RETURNS SETOF text
@@ -22,7 +23,7 @@ AS $$
       s.subscriber_name, s.subscriber_name)
     ELSE format('subscriber %s is at %s and has not come to it; `whippletree why %s` says why', s.subscriber_name,
       s.checkpoint, s.subscriber_name) END
-  FROM found f CROSS JOIN (SELECT * FROM wh_subscribers ORDER BY subscriber_name) s
+  FROM found f CROSS JOIN (SELECT * FROM wh_subscribers WHERE through IS NULL ORDER BY subscriber_name) s
   LEFT JOIN LATERAL (
     SELECT a.reason FROM wh_subscriber_actions a
     WHERE a.subscriber_name = s.subscriber_name AND a.action = 'skip' AND a.event_id = p_event_id

@@ -179,8 +179,9 @@ CREATE TABLE wh_event_sequence (
   CHECK ((seen_below IS NULL) = (seen_open IS NULL))
 );
 CREATE TABLE wh_subscribers (
-  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+)?$'),
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+(/(sort|fold)-[0-9]+)?)?$'),
   checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
+  through bigint,
   epoch bigint NOT NULL DEFAULT 0,
   state text NOT NULL DEFAULT 'standby' CHECK (state IN ('standby', 'catching up', 'live', 'lost', 'parked')),
   holder uuid,

@@ -1,8 +1,10 @@
 -- One row per subscriber: how far it has followed the feed, and who does so.
 CREATE TABLE wh_subscribers (
-  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+)?$'),
+  subscriber_name text PRIMARY KEY CHECK (subscriber_name ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,119}(@[0-9]+(/(sort|fold)-[0-9]+)?)?$'),
   -- The number of the last event that is finished.
   checkpoint bigint NOT NULL CHECK (checkpoint >= 0),
+  -- Of a part of a rebuild: the number with which it is finished. NULL for one that goes on with the feed.
+  through bigint,
   -- Raised by every holder that begins. Whatever a holder writes names it, and is refused when it is not the present one.
   epoch bigint NOT NULL DEFAULT 0,
   -- What its holder last said; standby when it was given up and nobody has taken it since. wh_subscriptions knows more.

@@ -1,0 +1,33 @@
+"""A program of the test's own, in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.house.tree import ROOT
+from whippletree.settings import Dsn
+
+
+@asynccontextmanager
+async def process(directory: Path, dsn: Dsn, program: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`whippletree run program:app`, until it is killed."""
+    (directory / "program.py").write_text(program, encoding="utf-8")
+    with (directory / "log").open("ab") as log:
+        started = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5"),
+            cwd=directory,
+            env={**os.environ, "WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await asyncio.wait_for(started.wait(), 60)
