@@ -10,7 +10,7 @@ AS $$
     EXTRACT(epoch FROM p_as_of - i.started_at)::double precision,
     EXTRACT(epoch FROM p_as_of - i.last_heartbeat_at)::double precision, i.session_locked,
     (SELECT count(*) FROM wh_partitions p WHERE p.instance_id = i.instance_id),
-    (SELECT count(*) FROM wh_active_streams s WHERE s.instance_id = i.instance_id AND s.lease_expiry > p_as_of), i.queues,
+    (SELECT count(*) FROM wh_active_streams s WHERE s.instance_id = i.instance_id AND is_leased(s.lease_expiry, p_as_of)), i.queues,
     i.draining
   FROM wh_service_instances i
   ORDER BY i.started_at, i.instance_id;

@@ -15,14 +15,14 @@ BEGIN
   END IF;
   RETURN QUERY SELECT p_queue || ' is worked by ' || described_instance(i.instance_id, p_as_of)
   FROM wh_service_instances i
-  WHERE i.queues && names_of_queue(p_queue) ORDER BY i.started_at LIMIT 5;
+  WHERE works_queue(i.queues, p_queue) ORDER BY i.started_at LIMIT 5;
   IF NOT FOUND THEN
     RETURN NEXT format('no live instance works %s; start one with `whippletree run`', p_queue);
   END IF;
-  SELECT count(*) FILTER (WHERE s.ready_at <= p_as_of) AS ready, min(s.ready_at) AS oldest,
-    count(*) FILTER (WHERE s.lease_expiry > p_as_of) AS leased,
-    count(*) FILTER (WHERE s.ready_at > p_as_of AND s.lease_expiry IS NULL AND s.ready_at < 'infinity') AS later,
-    count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked
+  SELECT count(*) FILTER (WHERE is_ready(s.ready_at, p_as_of)) AS ready, min(s.ready_at) AS oldest,
+    count(*) FILTER (WHERE is_leased(s.lease_expiry, p_as_of)) AS leased,
+    count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, p_as_of) AND NOT is_parked(s.ready_at)) AS later,
+    count(*) FILTER (WHERE is_parked(s.ready_at)) AS parked
   INTO v_count FROM wh_active_streams s WHERE s.queue = p_queue;
   RETURN NEXT format('of its streams %s ready%s, %s leased, %s for a later time, %s parked',
     CASE v_count.ready WHEN 1 THEN '1 is' ELSE v_count.ready || ' are' END,
