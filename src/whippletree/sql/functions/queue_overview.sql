@@ -2,7 +2,7 @@
 -- oldest is for how many seconds the first of what waits has been there.
 CREATE OR REPLACE FUNCTION queue_overview(p_as_of timestamptz DEFAULT clock_timestamp())
 RETURNS TABLE (queue text, waiting bigint, ready bigint, leased bigint, orphaned bigint, later bigint, parked bigint,
-  failing bigint, oldest double precision, unowned bigint)
+  failing bigint, oldest double precision, unowned bigint, worked boolean)
 LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -38,7 +38,9 @@ AS $$
   )
   SELECT n.queue, COALESCE(m.waiting, 0)::bigint, COALESCE(s.ready, 0), COALESCE(s.leased, 0),
     COALESCE(s.orphaned, 0), COALESCE(s.later, 0), COALESCE(s.parked, 0), COALESCE(s.failing, 0),
-    EXTRACT(epoch FROM p_as_of - m.oldest)::double precision, COALESCE(s.unowned, 0)
+    EXTRACT(epoch FROM p_as_of - m.oldest)::double precision, COALESCE(s.unowned, 0),
+    EXISTS (SELECT FROM wh_service_instances i
+      WHERE works_queue(i.queues, n.queue) AND NOT i.draining AND NOT is_gone(i, p_as_of))
   FROM name n LEFT JOIN message m ON m.queue = n.queue LEFT JOIN stream s ON s.queue = n.queue
   ORDER BY CASE n.queue WHEN 'outbox' THEN 1 WHEN 'inbox' THEN 2 ELSE 3 END, n.queue;
 $$;

@@ -31,7 +31,8 @@ BEGIN
   ELSIF is_parked(v_stream.ready_at) THEN
     RETURN NEXT format('%s is parked after %s: %s', v_head, spoken_count(v_stream.attempts, 'attempt'),
       COALESCE(v_stream.error, 'no error is known'));
-    RETURN NEXT 'mend the cause, then redrive the stream, or skip the message';
+    RETURN NEXT format('mend the cause, then `whippletree redrive %s`; or `whippletree skip %1$s --queue %s --reason …`',
+      described_stream(p_stream_id), p_queue);
   ELSIF v_stream.error IS NOT NULL AND is_ahead(v_due, p_as_of) IS NOT TRUE THEN
     RETURN NEXT format('%s failed %s and is retried in %s: %s', v_head, spoken_count(v_stream.attempts, 'time'),
       spoken_time(v_stream.ready_at - p_as_of), v_stream.error);
