@@ -107,6 +107,11 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
             "a head is in its stream",
         ),
         ("UPDATE wh_active_streams SET partition_number = partition_number + 1", "a stream has one partition"),
+        (
+            """UPDATE wh_active_streams SET instance_id = stream_id, lease_token = 1, leased_through = head_version + 1,
+                 lease_expiry = 'infinity' WHERE ready_at < 'infinity'""",
+            "a leased stream is not ready",
+        ),
         ("DELETE FROM wh_partitions WHERE partition_number = 3", "every partition exists"),
         (
             "UPDATE wh_partitions SET instance_id = gen_random_uuid() WHERE partition_number = 3",

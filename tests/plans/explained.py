@@ -66,6 +66,12 @@ class Plan:
     statement: str
     root: Node
 
+    @property
+    def asks(self) -> set[str]:
+        """The conditions of a claim that PostgreSQL calls, instead of having put their text in the place."""
+        found = {"is_ready", "is_open_to", "is_ahead", "run_length", "works_queue"}
+        return {name for name in found if f"{name}(" in json.dumps(self.root.facts)}
+
     def steps(self, kind: str = "", table: str = "") -> list[Node]:
         return [node for node in self.root.below() if kind in node.kind and table in node.table]
 

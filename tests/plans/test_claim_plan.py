@@ -48,6 +48,10 @@ async def test_a_claim_reads_the_messages_of_a_stream_from_its_head_on(claim: li
     assert sum(scan.rows_read for scan in scans) <= LIMIT + _AHEAD
 
 
+async def test_a_claim_calls_no_function_to_know_whether_a_stream_is_ready(claim: list[Plan]) -> None:
+    assert not [plan.statement for plan in claim if plan.asks]
+
+
 async def test_no_step_of_a_claim_reads_more_than_it_takes(claim: list[Plan]) -> None:
     scans = [node for plan in claim for table in _BIG for node in plan.steps(table=table)]
     assert scans

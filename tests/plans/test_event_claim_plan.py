@@ -64,6 +64,9 @@ async def test_a_claim_of_events_reads_no_more_than_it_takes(
     (ready,) = [node for node in lock.below() if node.table == "wh_active_streams"]
     assert (ready.kind, ready.index) == ("Index Scan", "wh_active_streams_ready")
 
+    assert "ready_at <=" in ready.condition
+    assert not [plan.statement for plan in plans if plan.asks]
+
     steps = [node for plan in plans for table in _TABLES for node in plan.steps(table=table)]
     assert {node.table for node in steps} >= {"wh_active_streams", "wh_event_store"}
     for node in steps:

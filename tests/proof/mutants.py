@@ -79,7 +79,7 @@ MUTANTS = (
     _mutant("complete what is complete", "hold_streams", "r.through > s.head_version AND "),
     _mutant("fail what is not the head", "fail_messages", "ELSE s.head_version + 1 END", "ELSE r.version END"),
     _mutant("redrive what is leased", "redrive_stream", " AND s.instance_id IS NULL"),
-    _mutant("skip what is leased", "skip_message", "\n      AND (s.instance_id IS NULL OR s.lease_expiry <= p_as_of)"),
+    _mutant("skip what is leased", "skip_message", "\n      AND NOT is_leased(s.lease_expiry, p_as_of)"),
     # Order.
     _mutant("order by created_at", "claim_messages", "ORDER BY n.version", "ORDER BY n.created_at"),
     _mutant(
@@ -109,11 +109,12 @@ MUTANTS = (
         "SET ready_at = p_as_of, head_version = s.head_version + 1,",
     ),
     _mutant(
-        "a message that is not due holds nobody back", "pick_streams", "AND u.scheduled_for > p_as_of", "AND false"
+        "a message that is not due holds nobody back",
+        "pick_streams",
+        "AND is_ahead(u.scheduled_for, p_as_of)",
+        "AND false",
     ),
-    _mutant(
-        "a suspect does not go alone", "pick_streams", "p_max_attempts THEN 1 ELSE", "p_max_attempts THEN 100 ELSE"
-    ),
+    _mutant("a suspect does not go alone", "run_length", "p_max_attempts THEN 1 ELSE", "p_max_attempts THEN 100 ELSE"),
     # Leases.
     Mutant(
         "lease at store",
@@ -131,9 +132,9 @@ MUTANTS = (
             ),
         ),
     ),
-    _mutant("leases never expire", "pick_streams", "s.instance_id IS NOT NULL OR ", "s.instance_id IS NULL AND "),
-    _mutant("leases do not hold", "pick_streams", "s.ready_at <= p_as_of", "s.ready_at IS NOT NULL"),
-    _mutant("an expired lease stays with the owner", "pick_streams", "s.instance_id IS NOT NULL OR "),
+    _mutant("leases never expire", "is_open_to", "p_holder IS NOT NULL OR ", "p_holder IS NULL AND "),
+    _mutant("leases do not hold", "is_ready", "p_ready_at <= p_as_of", "p_ready_at IS NOT NULL"),
+    _mutant("an expired lease stays with the owner", "is_open_to", "p_holder IS NOT NULL OR "),
     _mutant(
         "a renewal forgets when the stream is ready",
         "renew_leases",
@@ -199,8 +200,8 @@ MUTANTS = (
     # Partitions.
     _mutant(
         "claim from anybody's partition",
-        "pick_streams",
-        "s.instance_id IS NOT NULL OR ",
+        "is_open_to",
+        "p_holder IS NOT NULL OR ",
         "p_owners IS NOT NULL OR ",
     ),
     _mutant(

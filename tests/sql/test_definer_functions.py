@@ -21,6 +21,8 @@ AS_THE_CALLER = {
     *("end_lost_calls", "take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
     *("stream_id_of", "partition_of", "require_read_committed", "enter_subscriber", "stand_by", "take_subscribers"),
     *("release_subscribers", "subscriber_lock", "subscriber_locks", "subscriber_channel", "feed_channel"),
+    # Views ask these, and a view has its reader's rights to functions. They compute.
+    *("is_parked", "is_leased"),
 }
 NAMES_A_TABLE = {"find_rows", "read_rows", "row_of", "write_rows", "sort_events", "read_sorted"}
 """They name the table of a perspective, with %I, and types that were checked when the perspective was registered."""

@@ -73,7 +73,7 @@ async def test_all_instances_have_stopped_beating(given: Given, alice: RowsWorke
     (message,) = await given.outbox("order-17")
     told = await ask(message.message_id, later=3600)
     assert "version 1 has been ready for 60 min" in told
-    assert "it is for orders on test:1, which last beat 60 min ago" in told
+    assert "belongs to orders on test:1, which last beat 60 min ago and is gone: no live instance works outbox" in told
 
 
 async def test_its_partition_is_beyond_the_cap(given: Given, pool: Pool, ask: Ask) -> None:
@@ -89,7 +89,8 @@ async def test_its_lease_has_ended_and_nobody_has_taken_it(given: Given, alice: 
     (message,) = await given.outbox("order-17")
     await alice.claims()
     told = await ask(message.message_id, later=310)
-    assert "the lease of orders on test:1, which last beat 5 min ago has ended, and any instance may take it" in told
+    assert "its lease has ended, and any instance may take it" in told
+    assert "attempt 1 was left to orders on test:1, which last beat 5 min ago" in told
 
 
 async def test_it_is_scheduled_for_later(given: Given, db: asyncpg.Connection, alice: RowsWorker, ask: Ask) -> None:
@@ -100,6 +101,32 @@ async def test_it_is_scheduled_for_later(given: Given, db: asyncpg.Connection, a
     )
     await alice.claims()
     assert "its head, version 1, is due in 10 min" in await ask("order-17")
+
+
+async def test_it_has_become_the_head_and_is_not_due(
+    given: Given, db: asyncpg.Connection, alice: RowsWorker, ask: Ask
+) -> None:
+    """No claim has looked at it yet; none would hand it out."""
+    (first,) = await given.outbox("order-17")
+    await alice.claims()
+    await db.execute(
+        "INSERT INTO wh_outbox (stream_key, message_type, payload, scheduled_for) VALUES ('order-17', 'A', '{}', $1)",
+        T0 + minutes(10),
+    )
+    await alice.reports(completion(first))
+    assert "its head, version 2, is due in 10 min" in await ask("order-17")
+    assert await alice.claims() == []
+    assert "its head, version 2, is due in 10 min" in await ask("order-17")
+
+
+async def test_nothing_of_its_stream_was_committed(
+    given: Given, db: asyncpg.Connection, alice: RowsWorker, ask: Ask
+) -> None:
+    await given.outbox(S)
+    await db.execute("DELETE FROM wh_messages")
+    assert "nothing of it can be seen: whoever stores it has not committed" in await ask(S)
+    assert await alice.claims() == []
+    assert "nothing of it can be seen" not in await ask(S)
 
 
 async def test_an_open_transaction_holds_the_workers_row(
@@ -154,7 +181,9 @@ async def test_it_was_received_and_is_finished(db: asyncpg.Connection, alice: Ro
 
 
 async def test_an_unknown_name_is_said_to_be_unknown(ask: Ask) -> None:
-    assert await ask("nonesuch") == "there is no stream, perspective, receptor or subscriber of the name nonesuch"
+    told = await ask("nonesuch")
+    assert "there is no stream, perspective, receptor of events or subscriber of the name nonesuch" in told
+    assert "receptors of commands work the inbox" in told
     unknown = UUID("5eed0000-0000-4000-8000-0000000000ff")
     assert f"nothing of the id {unknown} waits here" in await ask(unknown)
 
@@ -197,6 +226,9 @@ async def test_it_is_kept_for_a_later_time(db: asyncpg.Connection, ask: Ask) -> 
     told = f"message {message_id} (Ship) of stream order-17 is kept for a later time: it goes to the inbox in 60 min"
     assert await ask(message_id) == told
     assert await ask("order-17") == told
+    overdue = f"message {message_id} (Ship) of stream order-17 is kept for a later time: it has been due for 5 s, and"
+    start = "goes to the inbox as soon as an instance runs; start one with `whippletree run`"
+    assert await ask(message_id, later=3605) == f"{overdue} {start}"
 
 
 async def test_a_claim_hands_out_exactly_what_is_said_to_be_ready_for_the_instance(

@@ -62,7 +62,16 @@ VIEWING = {
         "perspective_overview",
         "count_dead_letters",
     ),
-    *("dead_letters", "stopped_streams", "stream_contents", "why", "ailments", "stream_names"),
+    *(
+        "dead_letters",
+        "stopped_streams",
+        "stream_contents",
+        "why",
+        "ailments",
+        "stream_names",
+        "is_parked",
+        "is_leased",
+    ),
     *("verify_streams", "verify_finished", "verify_events", "verify_perspectives", "verify_feed", "verify_subscribers"),
     *("read_feed", "last_number", "subscriber_lock", "subscriber_locks", "subscriber_overview", "number_events"),
 }

@@ -119,7 +119,7 @@ async def test_what_another_holds_is_not_waited_for(app: wt.App, database: Datab
         await app.publish(Reserve("order-1"))
         async with connection.transaction():
             await connection.execute("SELECT FROM whippletree.wh_active_streams FOR UPDATE")
-            with pytest.raises(NotDrained, match="of its streams 1 is ready"):
+            with pytest.raises(NotDrained, match="its streams: 1 ready"):
                 await drained(app)
         await drained(app)
 

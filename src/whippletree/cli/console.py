@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _COLOURS = {"critical": "bold red", "error": "bold red", "danger": "bold red", "warning": "yellow", "well": "green"}
-_STATES = {"parked": "critical", "lost": "critical", "paused": "warning", "live": "well"}
+_STATES = {"parked": "critical", "lost": "critical", "paused": "warning", "retrying": "warning", "live": "well"}
 
 
 def colour_on(stream: TextIO) -> bool:
@@ -91,13 +91,13 @@ def instances(found: Sequence[InstanceOverview]) -> RenderableType:
     """The table of running instances."""
     rows = [
         (
-            f"{i.host_name}:{i.process_id}",
+            i.place,
             i.service_name,
             spoken(i.age),
             spoken(i.silence) + " ago",
             count(i.partitions),
             count(i.leases),
-            marked(*(("draining", "warning") if i.draining else ("working", "well"))),
+            _instance_state(i),
         )
         for i in found
     ]
@@ -105,12 +105,18 @@ def instances(found: Sequence[InstanceOverview]) -> RenderableType:
     return table(columns, rows, empty="no instance runs; start one with `whippletree run`")
 
 
+def _instance_state(instance: InstanceOverview) -> Text:
+    if instance.gone or instance.silent:
+        return marked("gone" if instance.gone else "silent", "critical")
+    return marked("draining", "warning") if instance.draining else marked("working", "well")
+
+
 def subscribers(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     """The table of subscribers."""
     rows = [
         (
             row["subscriber_name"],
-            marked(state := "paused" if row["paused"] else row["state"], _STATES.get(state, "")),
+            marked(state := _subscriber_state(row), _STATES.get(state, "")),
             f"{row['checkpoint']:,}",
             count(row["behind"]),
             "-" if row["lag"] is None else spoken(row["lag"]),
@@ -121,6 +127,13 @@ def subscribers(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     ]
     columns = ("subscriber", "state", "checkpoint", "behind", "lag", "holder", "error")
     return table(columns, rows, empty="no subscribers")
+
+
+def _subscriber_state(row: Mapping[str, Any]) -> str:
+    if row["paused"]:
+        return "paused"
+    retrying = row["failed_number"] is not None and row["state"] not in ("parked", "lost")
+    return "retrying" if retrying else str(row["state"])
 
 
 def spoken(seconds: float) -> str:

@@ -76,7 +76,7 @@ async def _drain(settings: Settings, name: str, *, draining: bool, wait: bool) -
 
 def _find(members: list[InstanceOverview], name: str) -> InstanceOverview:
     for member in members:
-        if name in (str(member.instance_id), f"{member.host_name}:{member.process_id}"):
+        if name in (str(member.instance_id), member.place):
             return member
     raise UnknownName(f"no instance {name} runs; `whippletree instances list` shows those that do")
 

@@ -10,7 +10,7 @@ from whippletree.settings import Settings
 
 _MEANINGS = {
     "critical": (
-        *(" is parked ", "no live instance", "has no owner", "nobody follows", "is draining"),
+        *(" is parked ", "no live instance", "has no owner", "nobody follows", "is draining", "is gone"),
         *("was given up", "has stopped at"),
     ),
     "warning": (

@@ -15,6 +15,9 @@ from whippletree.store.statements import call
 BACKLOG = 10_000
 """As many messages in the outbox are a backlog that grows."""
 
+SILENT = 30.0
+"""Seconds. An instance beats once a second, also while its receptors block."""
+
 
 class AlertLevel(StrEnum):
     """How much an alert matters."""
@@ -47,6 +50,17 @@ class InstanceOverview:
     leases: int
     queues: Sequence[str]
     draining: bool
+    gone: bool
+    """Its session has ended, and nobody has removed it."""
+
+    @property
+    def silent(self) -> bool:
+        """It is not known to be gone, and yet has not beaten for long: stopped, or cut off."""
+        return not self.gone and self.silence > SILENT
+
+    @property
+    def place(self) -> str:
+        return f"{self.host_name}:{self.process_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,8 @@ class QueueOverview:
     """Seconds since the oldest came; None when nothing waits."""
     unowned: int
     """Streams with work in partitions that nobody owns."""
+    worked: bool
+    """A live instance that takes work takes it from here, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +113,8 @@ class Overview:
     @property
     def alerts(self) -> list[Alert]:
         """What is wrong, the worst first."""
-        found = [alert for queue in self.queues for alert in self._alerts(queue)]
+        found = [alert for queue in self.queues for alert in _queue_alerts(queue)]
+        found += [alert for instance in self.instances for alert in _instance_alerts(instance)]
         found += [alert for subscriber in self.subscribers for alert in _subscriber_alerts(subscriber)]
         leases, partitions = sum(i.leases for i in self.instances), sum(i.partitions for i in self.instances)
         if partitions and leases > len(self.instances) * partitions:
@@ -111,38 +128,49 @@ class Overview:
             )
         return sorted(found, key=lambda alert: alert.severity)
 
-    def _alerts(self, queue: QueueOverview) -> Iterator[Alert]:
-        name = queue.queue
-        if queue.orphaned:
-            yield Alert(
-                AlertLevel.CRITICAL,
-                f"{_spoken(queue.orphaned, 'lease')} of {name} ran out: workers crashed or hang",
-                "see that instances run: `whippletree instances list`",
-            )
-        if queue.parked:
-            yield Alert(
-                AlertLevel.CRITICAL,
-                f"{_spoken(queue.parked, 'stream')} of {name} stopped: a message gave up",
-                f"see `whippletree parked --queue {name}`",
-            )
-        if (queue.ready or queue.unowned) and not self._worked(name):
-            yield Alert(AlertLevel.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
-        elif queue.unowned:
-            yield Alert(
-                AlertLevel.CRITICAL,
-                f"{_spoken(queue.unowned, 'stream')} of {name} in partitions that nobody owns",
-                "start more instances, or raise the cap on partitions per instance",
-            )
-        if name == "outbox" and queue.waiting > BACKLOG:
-            yield Alert(
-                AlertLevel.WARNING,
-                f"{queue.waiting:,} messages wait in the outbox: the backlog grows",
-                "start more instances, or see whether the transport is slow",
-            )
 
-    def _worked(self, queue: str) -> bool:
-        names = {queue, queue.partition("/")[0] + "/*"}
-        return any(names.intersection(i.queues) for i in self.instances if not i.draining)
+def _queue_alerts(queue: QueueOverview) -> Iterator[Alert]:
+    name = queue.queue
+    if queue.orphaned:
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"{_spoken(queue.orphaned, 'lease')} of {name} ran out: workers crashed or hang",
+            "see that instances run: `whippletree instances list`",
+        )
+    if queue.parked:
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"{_spoken(queue.parked, 'stream')} of {name} stopped: a message gave up",
+            f"see `whippletree parked --queue {name}`",
+        )
+    if (queue.ready or queue.unowned) and not queue.worked:
+        yield Alert(AlertLevel.CRITICAL, f"nobody works {name}, and work waits there", "start `whippletree run`")
+    elif queue.unowned:
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"{_spoken(queue.unowned, 'stream')} of {name} in partitions that nobody owns",
+            "start more instances, or raise the cap on partitions per instance",
+        )
+    if name == "outbox" and queue.waiting > BACKLOG:
+        yield Alert(
+            AlertLevel.WARNING,
+            f"{queue.waiting:,} messages wait in the outbox: the backlog grows",
+            "start more instances, or see whether the transport is slow",
+        )
+
+
+def _instance_alerts(instance: InstanceOverview) -> Iterator[Alert]:
+    named = f"instance {instance.place} of {instance.service_name}"
+    if instance.gone:
+        yield Alert(
+            AlertLevel.CRITICAL, f"{named} is gone, and nobody has taken over from it", "start `whippletree run`"
+        )
+    elif instance.silent:
+        yield Alert(
+            AlertLevel.CRITICAL,
+            f"{named} has not beaten for {round(instance.silence)} s: stopped or cut off, and its partitions wait",
+            "see to the process, or end it: the others then take over",
+        )
 
 
 def _subscriber_alerts(subscriber: SubscriberOverview) -> Iterator[Alert]:

@@ -39,10 +39,10 @@ _FRUITLESS = 3
 
 _PASSED_OVER = """
 SELECT min(s.ready_at) FROM {schema}.wh_active_streams s
-WHERE s.queue = ANY ($1) AND s.instance_id IS NULL AND s.error IS NULL AND s.ready_at < 'infinity'
+WHERE s.queue = ANY ($1) AND s.instance_id IS NULL AND s.error IS NULL AND NOT {schema}.is_parked(s.ready_at)
   AND {schema}.work_through(s.queue, s.stream_id, s.head_version, 1) IS NOT NULL
   AND NOT EXISTS (SELECT FROM {schema}.wh_messages m WHERE m.queue = s.queue AND m.stream_id = s.stream_id
-    AND m.version = s.head_version + 1 AND m.scheduled_for > clock_timestamp())
+    AND m.version = s.head_version + 1 AND {schema}.is_ahead(m.scheduled_for, clock_timestamp()))
 """
 
 

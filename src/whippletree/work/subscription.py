@@ -6,10 +6,10 @@ wakes up is refused at its next call, and whatever it had open is undone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
 from uuid import UUID
 
 import asyncpg
@@ -32,7 +32,7 @@ _LAZILY = 1_000
 _PAUSE = 0.2
 """Seconds between two attempts to reach the database."""
 _LOOK_EVERY = 5.0
-"""Seconds after which an idle, parked or paused subscriber looks at its row, though nobody woke it."""
+"""Seconds after which an idle or held up subscriber looks at its row, though nobody woke it."""
 
 
 class Subscription:
@@ -65,8 +65,7 @@ class Subscription:
         self._single_through = 0
         self._saved_at = 0.0
         self._unsaved = 0
-        self._retry_due = 0.0
-        self._paused = False
+        self._held_until = 0.0
         self._stopping = False
         self._waiting = False
 
@@ -131,9 +130,7 @@ class Subscription:
 
     def _held_up(self) -> float:
         """Seconds until it is time to look whether it may go on; 0 when it may."""
-        if self._paused or self.state is SubscriptionState.PARKED:
-            return _LOOK_EVERY
-        return max(0.0, self._retry_due - time.monotonic())
+        return min(_LOOK_EVERY, max(0.0, self._held_until - time.monotonic()))
 
     async def _read_on(self, last: int) -> bool:
         """Whether everything that was read is applied."""
@@ -236,9 +233,7 @@ class Subscription:
         log.subscriber_failed(self.name, number, attempts, words)
         if delay is None:
             self.say(SubscriptionState.PARKED)
-            self._retry_due = float("inf")
-        else:
-            self._retry_due = time.monotonic() + delay
+        self._held_until = time.monotonic() + (math.inf if delay is None else delay)
 
     async def _save(self) -> None:
         if self._passed > self.checkpoint:
@@ -284,17 +279,9 @@ class Subscription:
             self.checkpoint = self._passed = row["checkpoint"]
         self.epoch = row["epoch"]
         self.attempts = row["attempts"]
-        self._paused = row["paused"]
         self._waiting = row["waiting"]
-        retry_at = row["retry_at"]
         if row["state"] == SubscriptionState.PARKED.value:
             self.say(SubscriptionState.PARKED)
         elif self.state is SubscriptionState.PARKED:
             self.say(SubscriptionState.CATCHING_UP)
-        if retry_at is None or retry_at.year > 9000:
-            self._retry_due = 0.0
-        else:
-            # Bounded by our own back-off, in case this machine's clock is wrong.
-            longest = self.follower.retry.longest_pause
-            wait = min((retry_at - datetime.now(UTC)).total_seconds(), longest)
-            self._retry_due = time.monotonic() + wait
+        self._held_until = time.monotonic() + row["held_up"]

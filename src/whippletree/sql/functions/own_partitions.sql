@@ -29,7 +29,7 @@ BEGIN
 
   v_busy := ARRAY(
     SELECT DISTINCT s.partition_number FROM wh_active_streams s
-    WHERE s.instance_id = p_instance_id AND s.lease_expiry > p_as_of);
+    WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
   WITH handed AS (
     -- With a limit in force the taker counts for itself, so the partition is only let go.
     UPDATE wh_partitions p

@@ -12,7 +12,7 @@ AS $$
     SELECT m.perspective_name FROM wh_perspective_mappings m UNION SELECT p.perspective_name FROM wh_perspectives p
   ), work AS (
     SELECT s.queue, sum(w.event_version - s.head_version)::bigint AS waiting, count(*) AS streams,
-      count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked, NULL::bigint AS done, NULL::bigint AS sorted
+      count(*) FILTER (WHERE is_parked(s.ready_at)) AS parked, NULL::bigint AS done, NULL::bigint AS sorted
     FROM wh_active_streams s JOIN wh_streams w ON w.stream_id = s.stream_id
     WHERE s.queue LIKE 'perspective/%' GROUP BY s.queue
     UNION ALL

@@ -1,23 +1,26 @@
 -- Locks ready streams in the partitions of the given owners, oldest first, and says how far each may be handed out.
 -- At most p_limit messages in all, p_run_limit of one stream, about p_byte_limit bytes. The rows are locked as they
 -- are pulled, and pulling stops at the limit: nothing is locked that is not needed. through is NULL for a stream with
--- nothing to hand out. A head that was handed out before goes alone, so that a guilty message is found.
+-- nothing to hand out. Which streams those are is said by is_ready, is_open_to, is_ahead and run_length, which `why` asks too.
+--
+-- In plpgsql, which keeps its plans: before version 18 PostgreSQL plans a function in SQL at every call.
 CREATE OR REPLACE FUNCTION pick_streams(
   p_owners uuid[], p_queue text, p_limit integer, p_run_limit integer, p_byte_limit bigint, p_max_attempts integer,
   p_ready_since timestamptz, p_as_of timestamptz)
 RETURNS TABLE (stream_id uuid, head_version bigint, attempts integer, through bigint, ready_at timestamptz)
-LANGUAGE sql
+LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+BEGIN
+  RETURN QUERY
   WITH candidate AS MATERIALIZED (
     SELECT s.stream_id, s.head_version, s.attempts, s.ready_at
     FROM wh_active_streams s
-    WHERE s.queue = p_queue AND s.ready_at <= p_as_of AND s.ready_at >= p_ready_since AND s.ready_at < 'infinity'
-      -- An expired lease is anybody's.
-      AND (s.instance_id IS NOT NULL OR (
-        SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number) = ANY (p_owners))
+    WHERE s.queue = p_queue AND is_ready(s.ready_at, p_as_of) AND s.ready_at >= p_ready_since
+      AND is_open_to(p_owners, s.instance_id,
+        (SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number))
     ORDER BY s.ready_at
     LIMIT p_limit
     FOR NO KEY UPDATE OF s SKIP LOCKED
@@ -33,9 +36,9 @@ AS $$
         AND n.version < COALESCE((
           SELECT min(u.version) FROM wh_messages u
           WHERE u.queue = p_queue AND u.stream_id = c.stream_id AND u.version > c.head_version
-            AND u.scheduled_for > p_as_of), 9223372036854775807)
+            AND is_ahead(u.scheduled_for, p_as_of)), 9223372036854775807)
       ORDER BY n.version
-      LIMIT CASE WHEN c.attempts = 0 THEN p_run_limit WHEN c.attempts < p_max_attempts THEN 1 ELSE 0 END
+      LIMIT run_length(c.attempts, p_run_limit, p_max_attempts)
     ) m ON true
     LIMIT p_limit
   )
@@ -43,4 +46,5 @@ AS $$
   FROM run r
   WHERE r.bytes_before IS NULL OR r.bytes_before < p_byte_limit
   GROUP BY r.stream_id, r.head_version, r.attempts, r.ready_at;
+END;
 $$;

@@ -18,7 +18,7 @@ BEGIN
         array_agg(s.leased_through) AS through, array_agg(s.attempts) AS attempts, array_agg(s.lease_token) AS tokens
       FROM wh_active_streams s
       WHERE s.queue = v_queue AND v_queue LIKE '%/%' AND s.instance_id = p_instance_id AND s.lease_token > p_last_token
-        AND s.lease_expiry > COALESCE(p_as_of, clock_timestamp())
+        AND is_leased(s.lease_expiry, COALESCE(p_as_of, clock_timestamp()))
       HAVING count(*) > 0
     ) h, leased_event_work(v_queue, h.stream_ids, h.heads, h.through, h.attempts, h.tokens) e;
   END LOOP;
@@ -29,7 +29,7 @@ BEGIN
   JOIN wh_messages m ON m.queue = s.queue AND m.stream_id = s.stream_id
     AND m.version > s.head_version AND m.version <= s.leased_through
   WHERE s.queue = p_queue AND s.instance_id = p_instance_id AND s.lease_token > p_last_token
-    AND s.lease_expiry > COALESCE(p_as_of, clock_timestamp())
+    AND is_leased(s.lease_expiry, COALESCE(p_as_of, clock_timestamp()))
   ORDER BY s.lease_token, m.stream_id, m.version;
 END;
 $$;

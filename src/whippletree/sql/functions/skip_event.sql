@@ -13,7 +13,7 @@ BEGIN
     e.causation_id, e.created_at, s.attempts, s.error, p_reason, p_as_of
   FROM (
     SELECT a.* FROM wh_active_streams a
-    WHERE a.queue = p_queue AND a.stream_id = p_stream_id AND (a.instance_id IS NULL OR a.lease_expiry <= p_as_of)
+    WHERE a.queue = p_queue AND a.stream_id = p_stream_id AND NOT is_leased(a.lease_expiry, p_as_of)
     FOR NO KEY UPDATE
   ) s
   JOIN wh_event_store e ON e.stream_id = s.stream_id AND e.version = p_version

@@ -10,7 +10,7 @@ BEGIN
   WITH head AS MATERIALIZED (
     SELECT s.attempts, s.error FROM wh_active_streams s
     WHERE s.queue = p_queue AND s.stream_id = p_stream_id AND s.head_version = p_version - 1
-      AND (s.instance_id IS NULL OR s.lease_expiry <= p_as_of)
+      AND NOT is_leased(s.lease_expiry, p_as_of)
     FOR NO KEY UPDATE
   ), skipped AS (
     DELETE FROM wh_messages m USING head h

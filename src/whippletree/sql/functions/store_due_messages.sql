@@ -9,11 +9,11 @@ DECLARE
   v_outbox jsonb;
   v_inbox jsonb;
 BEGIN
-  IF EXISTS (SELECT FROM wh_scheduled_messages WHERE due_at <= p_as_of)
+  IF EXISTS (SELECT FROM wh_scheduled_messages WHERE NOT is_ahead(due_at, p_as_of))
     -- One at a time, so that two do not change the order in which a stream's messages were due.
     AND pg_try_advisory_xact_lock(lock_key('scheduled messages')) THEN
     WITH due AS MATERIALIZED (
-      SELECT message_id FROM wh_scheduled_messages WHERE due_at <= p_as_of
+      SELECT message_id FROM wh_scheduled_messages WHERE NOT is_ahead(due_at, p_as_of)
       ORDER BY due_at, message_id
       LIMIT p_limit
       -- One that is just being cancelled waits for the next time, and keeps nobody waiting.

@@ -13,8 +13,8 @@ AS $$
   UNION ALL
   (SELECT m.queue, m.version, m.message_type, m.message_id, EXTRACT(epoch FROM p_as_of - m.created_at)::double precision,
     CASE
-      WHEN m.version <= s.leased_through AND s.lease_expiry > p_as_of THEN 'in hand'
-      WHEN m.version = s.head_version + 1 AND s.ready_at = 'infinity' THEN 'parked'
+      WHEN m.version <= s.leased_through AND is_leased(s.lease_expiry, p_as_of) THEN 'in hand'
+      WHEN m.version = s.head_version + 1 AND is_parked(s.ready_at) THEN 'parked'
       WHEN m.version = s.head_version + 1 AND s.error IS NOT NULL THEN 'failing'
       ELSE 'waiting'
     END

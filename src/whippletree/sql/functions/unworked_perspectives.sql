@@ -7,6 +7,6 @@ AS $$
   SELECT DISTINCT m.perspective_name FROM wh_perspective_mappings m
   WHERE EXISTS (SELECT FROM wh_active_streams s WHERE s.queue = 'perspective/' || m.perspective_name)
     AND NOT EXISTS (SELECT FROM wh_service_instances i
-      WHERE i.queues && ARRAY['perspective/' || m.perspective_name, 'perspective/*'])
+      WHERE works_queue(i.queues, 'perspective/' || m.perspective_name))
   ORDER BY 1;
 $$;

@@ -36,6 +36,10 @@ AS $$
     SELECT CASE s.queue WHEN 'outbox' THEN w.outbox_version WHEN 'inbox' THEN w.inbox_version ELSE w.event_version END AS counted
     FROM wh_streams w WHERE w.stream_id = s.stream_id) v ON s.head_version > v.counted
   UNION ALL
+  SELECT 'a leased stream is not ready', s.queue || ' ' || described_stream(s.stream_id),
+    format('it is leased until %s, but ready at %s', s.lease_expiry, s.ready_at)
+  FROM wh_active_streams s WHERE is_leased(s.lease_expiry, clock_timestamp()) AND s.ready_at < s.lease_expiry
+  UNION ALL
   SELECT 'a stream has one partition', s.queue || ' ' || described_stream(s.stream_id),
     format('partition %s instead of %s', s.partition_number, partition_of(s.stream_id, k.partition_count))
   FROM wh_active_streams s, wh_settings k WHERE s.partition_number <> partition_of(s.stream_id, k.partition_count)

@@ -38,7 +38,8 @@ BEGIN
   IF v_id IS NOT NULL AND (NOT v_found OR EXISTS (SELECT FROM wh_messages m WHERE m.message_id = v_id)) THEN
     RETURN QUERY SELECT why_message(v_id, p_as_of);
   ELSIF NOT v_found THEN
-    RETURN NEXT format('there is no stream, perspective, receptor or subscriber of the name %s', p_thing);
+    RETURN NEXT format('there is no stream, perspective, receptor of events or subscriber of the name %s', p_thing);
+    RETURN NEXT 'receptors of commands work the inbox; `whippletree why inbox` says how it stands';
     RETURN QUERY SELECT why_uncommitted();
   END IF;
 END;

@@ -19,8 +19,8 @@ AS $$
   SELECT CASE
     WHEN a.reason IS NOT NULL THEN format('subscriber %s passed over it: %s', s.subscriber_name, a.reason)
     WHEN s.checkpoint >= f.number THEN format('subscriber %s has gone past it', s.subscriber_name)
-    WHEN s.failed_number = f.number THEN format('subscriber %s has stopped at it; `whippletree why %s` says why',
-      s.subscriber_name, s.subscriber_name)
+    WHEN s.failed_number = f.number THEN format('subscriber %s %s; `whippletree why %s` says why', s.subscriber_name,
+      CASE WHEN is_parked(s.retry_at) THEN 'has stopped at it' ELSE 'failed at it, and tries again' END, s.subscriber_name)
     ELSE format('subscriber %s is at %s and has not come to it; `whippletree why %s` says why', s.subscriber_name,
       s.checkpoint, s.subscriber_name) END
   FROM found f CROSS JOIN (SELECT * FROM wh_subscribers WHERE through IS NULL ORDER BY subscriber_name) s

@@ -15,21 +15,17 @@ BEGIN
   END IF;
   RETURN QUERY SELECT p_queue || ' is worked by ' || described_instance(i.instance_id, p_as_of)
   FROM wh_service_instances i
-  WHERE i.queues && names_of_queue(p_queue) ORDER BY i.started_at LIMIT 5;
-  IF NOT FOUND THEN
-    RETURN NEXT format('no live instance works %s; start one with `whippletree run`', p_queue);
-  END IF;
-  SELECT count(*) FILTER (WHERE s.ready_at <= p_as_of) AS ready, min(s.ready_at) AS oldest,
-    count(*) FILTER (WHERE s.lease_expiry > p_as_of) AS leased,
-    count(*) FILTER (WHERE s.ready_at > p_as_of AND s.lease_expiry IS NULL AND s.ready_at < 'infinity') AS later,
-    count(*) FILTER (WHERE s.ready_at = 'infinity') AS parked
+  WHERE works_queue(i.queues, p_queue) ORDER BY i.started_at LIMIT 5;
+  RETURN QUERY SELECT why FROM nobody_works(p_queue, p_as_of) AS why WHERE why IS NOT NULL;
+  SELECT count(*) FILTER (WHERE is_ready(s.ready_at, p_as_of)) AS ready, min(s.ready_at) AS oldest,
+    count(*) FILTER (WHERE is_leased(s.lease_expiry, p_as_of)) AS leased,
+    count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, p_as_of) AND NOT is_parked(s.ready_at)) AS later,
+    count(*) FILTER (WHERE is_parked(s.ready_at)) AS parked
   INTO v_count FROM wh_active_streams s WHERE s.queue = p_queue;
-  RETURN NEXT format('of its streams %s ready%s, %s leased, %s for a later time, %s parked',
-    CASE v_count.ready WHEN 1 THEN '1 is' ELSE v_count.ready || ' are' END,
-    CASE WHEN v_count.ready > 0 THEN ', the first for ' || spoken_time(p_as_of - v_count.oldest) ELSE '' END,
-    CASE v_count.leased WHEN 1 THEN '1 is' ELSE v_count.leased || ' are' END,
-    CASE v_count.later WHEN 1 THEN '1 waits' ELSE v_count.later || ' wait' END,
-    CASE v_count.parked WHEN 1 THEN '1 is' ELSE v_count.parked || ' are' END);
+  RETURN NEXT COALESCE('its streams: ' || NULLIF(concat_ws(', ',
+    CASE WHEN v_count.ready > 0 THEN format('%s ready (the first for %s)', v_count.ready, spoken_time(p_as_of - v_count.oldest)) END,
+    NULLIF(v_count.leased, 0) || ' leased', NULLIF(v_count.later, 0) || ' for a later time',
+    NULLIF(v_count.parked, 0) || ' parked'), ''), 'nothing waits in ' || p_queue);
   FOR v_trouble IN
     SELECT s.stream_id FROM wh_active_streams s
     WHERE s.queue = p_queue AND s.error IS NOT NULL ORDER BY s.ready_at DESC, s.moved_at LIMIT 1

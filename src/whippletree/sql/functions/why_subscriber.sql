@@ -10,11 +10,13 @@ AS $$
   CROSS JOIN LATERAL (VALUES
     (1, format('subscriber %s is at number %s of the feed, %s behind%s: %s', s.subscriber_name, s.checkpoint, o.behind,
       COALESCE(', the first for ' || spoken_time(o.lag * interval '1 second'), ''), s.state)),
-    (2, CASE WHEN s.paused THEN 'it is paused; `whippletree subscribers resume` lets it go on' END),
-    (3, CASE WHEN s.state = 'parked' THEN format('it is parked at event %s after %s: %s; redrive or skip it',
-        s.failed_number, spoken_count(s.attempts, 'attempt'), s.error)
-      WHEN s.failed_number IS NOT NULL THEN format('event %s failed %s and is retried in %s: %s', s.failed_number,
-        spoken_count(s.attempts, 'time'), spoken_time(s.retry_at - p_as_of), s.error) END),
+    (2, CASE WHEN s.paused THEN format('it is paused; `whippletree subscribers resume %s` lets it go on', s.subscriber_name) END),
+    (3, CASE WHEN is_parked(s.retry_at) THEN format('it is parked at event %s after %s: %s; mend the cause, then '
+        '`whippletree subscribers redrive %s`; or `whippletree subscribers skip %4$s %1$s --reason …`',
+        s.failed_number, spoken_count(s.attempts, 'attempt'), s.error, s.subscriber_name)
+      WHEN s.failed_number IS NOT NULL THEN format('event %s failed %s and is retried %s: %s', s.failed_number,
+        spoken_count(s.attempts, 'time'), COALESCE('in ' || spoken_time(
+          NULLIF(subscriber_held_up(false, s.retry_at, p_as_of), 0) * interval '1 second'), 'now'), s.error) END),
     (4, CASE WHEN s.holder IS NULL THEN 'nobody follows it; start one with `whippletree run`'
       WHEN s.state = 'lost' THEN 'nobody follows it: its lock is free, and its last holder was '
         || described_instance(s.holder, p_as_of)

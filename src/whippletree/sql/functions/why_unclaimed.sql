@@ -6,11 +6,13 @@ SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_owner uuid := (SELECT instance_id FROM wh_partitions WHERE partition_number = p_stream.partition_number);
-  v_claimants uuid[] := ARRAY(SELECT claimants(p_stream.queue, p_stream.partition_number, p_stream.instance_id IS NOT NULL));
+  v_claimants uuid[] := ARRAY(
+    SELECT claimants(p_stream.queue, p_stream.partition_number, p_stream.instance_id, p_as_of));
+  v_nobody text := nobody_works(p_stream.queue, p_as_of);
 BEGIN
   RETURN NEXT format('version %s has been ready for %s', p_version, spoken_time(p_as_of - p_stream.ready_at));
   IF p_stream.instance_id IS NOT NULL THEN
-    RETURN NEXT format('the lease of %s has ended, and any instance may take it',
+    RETURN NEXT format('its lease has ended, and any instance may take it; attempt %s was left to %s', p_stream.attempts,
       described_instance(p_stream.instance_id, p_as_of));
   END IF;
   -- A claim passes over what is locked; so does this look.
@@ -21,16 +23,16 @@ BEGIN
       SELECT described_session(s.xmax) FROM wh_active_streams s
       WHERE s.queue = p_stream.queue AND s.stream_id = p_stream.stream_id), 'a transaction that has just ended');
   END IF;
-  IF NOT EXISTS (SELECT FROM wh_service_instances i
-    WHERE i.queues && names_of_queue(p_stream.queue)) THEN
-    RETURN NEXT format('partition %s has no owner: no live instance works %s; start one with `whippletree run`',
-      p_stream.partition_number, p_stream.queue);
+  IF v_nobody IS NOT NULL THEN
+    RETURN NEXT format('partition %s %s: %s', p_stream.partition_number,
+      CASE WHEN v_owner IS NULL THEN 'has no owner' ELSE 'belongs to ' || described_instance(v_owner, p_as_of) END, v_nobody);
   ELSIF v_claimants <> '{}' THEN
     RETURN QUERY SELECT 'it is for ' || described_instance(c, p_as_of) FROM unnest(v_claimants) c LIMIT 3;
-    RETURN QUERY SELECT spoken_count(count(*), 'stream') || ' became ready before it' FROM (SELECT FROM wh_active_streams s
-      WHERE s.queue = p_stream.queue AND s.ready_at < p_stream.ready_at LIMIT 1000) s HAVING count(*) > 0;
+    RETURN QUERY SELECT CASE WHEN count(*) = 1000 THEN 'at least ' ELSE '' END || spoken_count(count(*), 'stream')
+      || ' became ready before it' FROM (SELECT FROM wh_active_streams s WHERE s.queue = p_stream.queue
+      AND is_ready(s.ready_at, p_as_of) AND s.ready_at < p_stream.ready_at LIMIT 1000) s HAVING count(*) > 0;
   ELSIF NOT EXISTS (SELECT FROM wh_service_instances i
-    WHERE i.queues && names_of_queue(p_stream.queue) AND NOT i.draining) THEN
+    WHERE works_queue(i.queues, p_stream.queue) AND NOT i.draining AND NOT is_gone(i, p_as_of)) THEN
     RETURN NEXT format('every instance that works %s is draining; start one with `whippletree run`', p_stream.queue);
   ELSIF v_owner IS NULL THEN
     RETURN NEXT format('partition %s has no owner: the instances that work %s have not taken it; is there a cap on '

@@ -10,7 +10,7 @@ SELECT m.message_id, NULLIF(m.stream_id, m.message_id) AS stream_id, w.stream_ke
   CASE WHEN m.version <= s.leased_through THEN s.lease_expiry END AS lease_expiry,
   CASE WHEN h.is_head AND s.error IS NOT NULL AND s.instance_id IS NULL THEN NULLIF(s.ready_at, 'infinity')
     ELSE m.scheduled_for END AS scheduled_for,
-  h.is_head AND s.ready_at = 'infinity' AS parked,
+  h.is_head AND is_parked(s.ready_at) AS parked,
   m.created_at, NULL::timestamptz AS processed_at
 FROM wh_messages m
 LEFT JOIN wh_active_streams s ON s.queue = 'inbox' AND s.stream_id = m.stream_id

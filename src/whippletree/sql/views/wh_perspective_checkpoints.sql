@@ -4,11 +4,11 @@ SELECT COALESCE(c.stream_id, s.stream_id) AS stream_id, COALESCE(c.perspective_n
   c.last_event_id, COALESCE(c.version, s.head_version) AS version,
   CASE
     WHEN s.stream_id IS NULL THEN 'Completed'
-    WHEN s.instance_id IS NOT NULL AND s.lease_expiry > clock_timestamp() THEN 'Processing'
+    WHEN is_leased(s.lease_expiry, clock_timestamp()) THEN 'Processing'
     WHEN s.error IS NOT NULL THEN 'Failed'
     ELSE 'Pending'
   END AS status,
-  s.error, COALESCE(s.attempts, 0) AS attempts, s.ready_at = 'infinity' AS parked,
+  s.error, COALESCE(s.attempts, 0) AS attempts, is_parked(s.ready_at) AS parked,
   CASE WHEN s.error IS NOT NULL AND s.instance_id IS NULL THEN NULLIF(s.ready_at, 'infinity') END AS scheduled_for,
   s.instance_id, i.service_name, s.lease_expiry,
   COALESCE(c.created_at, s.moved_at) AS created_at, greatest(c.updated_at, s.moved_at) AS updated_at
