@@ -33,7 +33,7 @@ class BlockingPool:
         self._inherited: tuple[object, ...] = ()
         forked = weakref.WeakMethod(self._forked)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: (begin() if (begin := forked()) else None))
+            os.register_at_fork(after_in_child=lambda: begin() if (begin := forked()) else None)
 
     def run(self, work: Callable[[asyncpg.Pool[asyncpg.Record]], Coroutine[Any, Any, T]]) -> T:
         """The value of a coroutine that is given the pool. Must not be called on an event loop's own thread."""
