@@ -9,7 +9,7 @@ import asyncpg
 
 from tests.guarantees.storing import as_claimed, received, stores
 from tests.scenario import T0, Worker, completion
-from tests.waiting import until_somebody_waits
+from tests.waiting import how_many_wait, until, until_somebody_waits
 from whippletree.message.envelope import InboxMessage, Queue
 from whippletree.message.ids import new_message_id
 
@@ -90,6 +90,29 @@ async def test_of_two_who_store_one_id_at_once_one_is_first(
     await until_somebody_waits(db)
     await transaction.commit()
     assert (await second).outcomes == ["duplicate"]
+
+
+async def test_two_who_store_the_same_ids_in_opposite_order_do_not_wait_for_each_other(
+    alice: Worker, bob: Worker, db: asyncpg.Connection, connect: Connect
+) -> None:
+    """The one in the middle is held until both have begun, so that each would have got what the other needs."""
+    low, middle, high = sorted((received(stream=None) for _ in range(3)), key=lambda message: message.message_id)
+    holder = await connect()
+    transaction = holder.transaction()
+    async with asyncio.timeout(60):
+        await transaction.start()
+        await holder.execute(_INSERT, middle.message_id)
+        one = asyncio.create_task(stores(alice, low, middle, high))
+        await until(lambda: _waiting(db, 1))
+        other = asyncio.create_task(stores(bob, high, middle, low))
+        await until(lambda: _waiting(db, 2))
+        await transaction.rollback()
+        assert (await one).outcomes == ["stored"] * 3
+        assert (await other).outcomes == ["duplicate"] * 3
+
+
+async def _waiting(db: asyncpg.Connection, count: int) -> bool:
+    return await how_many_wait(db) == count
 
 
 async def test_outbox_and_inbox_know_nothing_of_each_others_ids(alice: Worker, db: asyncpg.Connection) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import asyncpg
 
-from tests.guarantees.ownership import owners
+from tests.guarantees.ownership import owners, require_balance
 from tests.guarantees.storing import refused
 from tests.scenario import T0, Given, RowsWorker, Worker, minutes, seconds
+from tests.waiting import until_somebody_waits
 
 Connect = Callable[[], Awaitable[asyncpg.Connection]]
 
@@ -153,6 +155,60 @@ async def test_silence_while_the_server_was_down_does_not_count(
     assert await _members(db) == {alice.instance_id, bob.instance_id}
     await bob.polls(as_of=started + minutes(11))
     assert await _members(db) == {bob.instance_id}
+
+
+async def test_of_two_who_come_back_at_once_neither_removes_the_other(
+    db: asyncpg.Connection, connect: Connect, alice: Worker, bob: Worker
+) -> None:
+    """Both were silent for longer than the threshold. A heartbeat counts before it is committed."""
+    await alice.polls()
+    await bob.polls()
+    later, other = T0 + minutes(20), await connect()
+    async with asyncio.timeout(60), other.transaction():
+        await other.execute(_HEARTBEAT, bob.instance_id, later)
+        await alice.polls(as_of=later)
+        await other.execute("SELECT remove_dead_instances($1, 600, $2)", bob.instance_id, later)
+    assert await _members(db) == {alice.instance_id, bob.instance_id}
+
+
+async def test_a_poll_that_is_not_committed_keeps_nobody_from_taking_over(
+    given: Given, db: asyncpg.Connection, connect: Connect, join: Callable[..., Worker]
+) -> None:
+    """A caller in a transaction of its own may have been cut off in the middle of it."""
+    alice, bob, carol = join("alice"), join("bob"), join("carol")
+    (held,) = await given.outbox()
+    assert await carol.claims() == [held]
+    later, other = T0 + minutes(20), await connect()
+    await alice.polls()
+    await bob.polls()
+    async with asyncio.timeout(60), other.transaction():
+        await other.execute(_HEARTBEAT, bob.instance_id, later)
+        assert await alice.claims(as_of=later) == [held]
+    await bob.polls(as_of=later)
+    await alice.polls(as_of=later)
+    await bob.polls(as_of=later)
+    assert await _members(db) == {alice.instance_id, bob.instance_id}
+    await require_balance(db, [alice, bob])
+
+
+async def test_who_comes_back_while_it_is_being_removed_is_told_so_and_removes_nobody(
+    db: asyncpg.Connection, connect: Connect, alice: Worker, bob: Worker
+) -> None:
+    await alice.polls()
+    await bob.polls()
+    one, other = await connect(), await connect()
+    async with asyncio.timeout(60):
+        async with one.transaction():
+            await one.execute(_POLL, alice.instance_id, "alice", T0 + minutes(20))
+            coming = asyncio.create_task(other.execute(_POLL, bob.instance_id, "bob", T0 + minutes(20)))
+            await until_somebody_waits(db)
+        with refused("WH001"):
+            await coming
+    assert await _members(db) == {alice.instance_id}
+
+
+_HEARTBEAT = "SELECT record_heartbeat($1, 'bob', 'test', 1, '{}', false, $2)"
+_POLL = "SELECT * FROM process_work_batch($1, $2, 'test', 1, p_as_of => $3)"
 
 
 async def test_a_poll_within_a_second_writes_no_heartbeat(alice: Worker, db: asyncpg.Connection) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import asyncpg
+import pytest
 
-from tests.scenario import T0, Given, S, Worker, completion, failure, minutes, release, seconds
-from whippletree.message.envelope import Queue
+from tests.guarantees.storing import outgoing, received, stores
+from tests.scenario import T0, Given, Message, S, Worker, completion, failure, minutes, release, seconds
+from whippletree.message.envelope import InboxMessage, OutboxMessage, Queue
+from whippletree.message.ids import new_message_id
 
 
 async def test_nobody_else_gets_the_rest_of_a_stream_that_is_held(given: Given, alice: Worker, bob: Worker) -> None:
@@ -128,3 +132,19 @@ async def test_of_two_failures_of_one_run_the_first_counts(given: Given, alice: 
     assert await db.fetchval("SELECT error FROM wh_outbox WHERE version = 1") == "one"
     assert await alice.claims(as_of=T0 + seconds(4)) == []
     assert await alice.claims(as_of=T0 + seconds(5)) == [first]
+
+
+@pytest.mark.parametrize("kind", [outgoing, received])
+async def test_neither_ids_nor_times_say_anything_of_the_order(
+    alice: Worker, kind: Callable[..., OutboxMessage | InboxMessage]
+) -> None:
+    """The clock of every producer is behind that of the one before it, and so is the server's own."""
+    ids = sorted((new_message_id() for _ in range(6)), reverse=True)
+    messages = [kind(message_id=message_id) for message_id in ids]
+    for place, pair in enumerate((messages[:2], messages[2:4], messages[4:])):
+        await stores(alice, *pair, as_of=T0 - seconds(place))
+    queue = Queue.OUTBOX if kind is outgoing else Queue.INBOX
+    expected = [Message(message_id) for message_id in ids]
+    for place in range(0, 6, 3):
+        assert await alice.claims(limit=3, queue=queue) == expected[place : place + 3]
+        await alice.reports(*map(completion, expected[place : place + 3]))

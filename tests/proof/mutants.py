@@ -126,7 +126,7 @@ MUTANTS = (
             ),
             Patch(
                 "activate_streams",
-                "a.ready_at, a.head_version, p_as_of\n",
+                "a.ready_at,\n      a.head_version, p_as_of\n",
                 "a.ready_at + interval '5 minutes', a.head_version, p_as_of, 1, gen_random_uuid(),"
                 " nextval('wh_lease_tokens'), a.head_version + 1, a.ready_at + interval '5 minutes'\n",
             ),
@@ -182,8 +182,8 @@ MUTANTS = (
     _mutant(
         "storing one asks once for the workers' row",
         "store_message",
-        "    EXIT WHEN FOUND;\n    INSERT",
-        "    EXIT;\n    INSERT",
+        "    EXIT WHEN FOUND;\n    PERFORM require",
+        "    EXIT;\n    PERFORM require",
     ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
     _mutant("completions lock as they come", "hold_streams", '  ORDER BY r.queue COLLATE "C", r.stream_id\n'),

@@ -6,12 +6,15 @@ import logging
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import pytest
 
 from tests.scenario import S
 from tests.shop import OrderChanged, OrderPlaced, OrderRemoved, Pool, Shop, Summary, checkpoints
 from tests.waiting import until
 from whippletree.message.event import NewEvent
+from whippletree.message.ids import new_event_id
+from whippletree.store.feed import Feed
 
 OTHER = UUID(int=S.int + 1)
 
@@ -31,6 +34,18 @@ async def test_what_is_pending_is_worked_off_at_once(shop: Shop, db: asyncpg.Con
         assert await rows.get("order-17") == Summary("Bob", 5)
     assert await checkpoints(db) == [("Completed", 1, None, None), ("Completed", 2, None, None)]
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
+
+
+async def test_an_event_with_an_older_id_is_folded_after_what_came_before_it(shop: Shop, pool: Pool) -> None:
+    """As from a producer whose clock is behind: an id says nothing of the order, and no reader goes on from one."""
+    rows, feed = await shop.opens(), Feed(pool)
+    ids = sorted((new_event_id() for _ in range(3)), reverse=True)
+    for number, event in enumerate((OrderPlaced(S, "Ada", 10), OrderChanged(S, 12), OrderChanged(S, 14))):
+        await shop.store.append(S, [msgspec.structs.replace(shop.event(event), event_id=ids[number])])
+        await shop.catches_up()
+        assert [read.event.event_id for read in await feed.read_all(after=number)] == [ids[number]]
+    assert await rows.get(S) == Summary("Ada", 14, 2)
+    assert [event.event_id for event in await shop.store.read(S)] == ids
 
 
 async def test_a_fold_that_raises_keeps_what_came_before_and_stops_only_its_stream(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import selectors
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
@@ -14,7 +17,10 @@ T = TypeVar("T")
 
 
 class BlockingPool:
-    """Runs coroutines on a pool, from any thread. A process that ends without `close` leaves the server to notice."""
+    """Runs coroutines on a pool, from any thread. A process that ends without `close` leaves the server to notice.
+
+    A process that is forked begins anew, whatever its parent had open.
+    """
 
     def __init__(self, open_pool: Callable[[], AbstractAsyncContextManager[asyncpg.Pool[asyncpg.Record]]]) -> None:
         self._open_pool = open_pool
@@ -23,6 +29,11 @@ class BlockingPool:
         self._thread: threading.Thread | None = None
         self._context: AbstractAsyncContextManager[asyncpg.Pool[asyncpg.Record]] | None = None
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._selector: selectors.BaseSelector | None = None
+        self._inherited: tuple[object, ...] = ()
+        forked = weakref.WeakMethod(self._forked)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=lambda: begin() if (begin := forked()) else None)
 
     def run(self, work: Callable[[asyncpg.Pool[asyncpg.Record]], Coroutine[Any, Any, T]]) -> T:
         """The value of a coroutine that is given the pool. Must not be called on an event loop's own thread."""
@@ -42,10 +53,11 @@ class BlockingPool:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-            self._loop = self._thread = self._context = self._pool = None
+            self._loop = self._thread = self._context = self._pool = self._selector = None
 
     def _start(self) -> None:
-        loop = asyncio.new_event_loop()
+        selector = selectors.DefaultSelector()
+        loop = asyncio.SelectorEventLoop(selector)
         thread = threading.Thread(target=loop.run_forever, name="whippletree publish_sync", daemon=True)
         thread.start()
         context = self._open_pool()
@@ -56,4 +68,13 @@ class BlockingPool:
             thread.join()
             loop.close()
             raise
-        self._loop, self._thread, self._context = loop, thread, context
+        self._loop, self._thread, self._context, self._selector = loop, thread, context, selector
+
+    def _forked(self) -> None:
+        """The thread has stayed behind, and the connections are the parent's: nothing may be done with them here, not
+        even at the end of their life. The selector is shared: what it were told here would hold for the parent."""
+        self._starting = threading.Lock()
+        if self._selector is not None:
+            self._selector.close()
+        self._inherited = (*self._inherited, self._loop, self._context, self._pool)
+        self._loop = self._thread = self._context = self._pool = self._selector = None

@@ -12,12 +12,16 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-  v_partition_count integer := (SELECT partition_count FROM wh_settings);
   v_present integer;
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM require_recent_snapshot();
+  END IF;
   LOOP
     INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    SELECT p_queue, a.stream_id, partition_of(a.stream_id, v_partition_count), a.ready_at, a.head_version, p_as_of
+    -- Asked in this very statement, which waits for a change of their number.
+    SELECT p_queue, a.stream_id, partition_of(a.stream_id, (SELECT partition_count FROM wh_settings)), a.ready_at,
+      a.head_version, p_as_of
     -- The queue goes with each stream, so that no planner can read all of it: see lease_streams.
     FROM unnest(array_fill(p_queue, ARRAY[cardinality(p_stream_ids)]), p_stream_ids, p_head_versions, p_ready_at)
       AS a(queue, stream_id, head_version, ready_at)

@@ -6,7 +6,8 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  LOCK TABLE wh_settings, wh_active_streams, wh_partitions IN EXCLUSIVE MODE;
+  -- The settings last: whoever stores may hold the others, and look at the settings once more.
+  LOCK TABLE wh_active_streams, wh_partitions, wh_settings IN EXCLUSIVE MODE;
   UPDATE wh_settings SET partition_count = p_partition_count;
   DELETE FROM wh_partitions;
   INSERT INTO wh_partitions (partition_number) SELECT generate_series(0, p_partition_count - 1);

@@ -1,6 +1,7 @@
 -- Frees the partitions and leases of instances that are gone. Their streams are orphaned: anybody's, at once, and first,
 -- as they were when they were claimed. That may lie behind the horizon of a survivor, so all of them are told to look
--- at everything again. A row that somebody is just reporting on is skipped; its lease runs out by itself.
+-- at everything again, but for one that has not committed its own poll yet: it does so by itself after a while. A row
+-- that somebody is just reporting on is skipped; its lease runs out by itself.
 CREATE OR REPLACE FUNCTION free_instances(p_instance_ids uuid[], p_as_of timestamptz)
 RETURNS void
 LANGUAGE sql
@@ -18,6 +19,8 @@ AS $$
     WHERE s.queue = ANY (ARRAY[o.queue]) AND s.stream_id = o.stream_id
     RETURNING s.stream_id
   )
-  UPDATE wh_service_instances SET partitions_version = partitions_version + 1 WHERE EXISTS (SELECT FROM freed);
+  UPDATE wh_service_instances i SET partitions_version = i.partitions_version + 1
+  FROM (SELECT instance_id FROM wh_service_instances FOR NO KEY UPDATE SKIP LOCKED) reachable
+  WHERE i.instance_id = reachable.instance_id AND EXISTS (SELECT FROM freed);
   SELECT wake_waiting_instances();
 $$;

@@ -14,6 +14,7 @@ DECLARE
   v_membership uuid := md5(v_members::text)::uuid;
   v_settled_for uuid;
   v_busy integer[];
+  v_reachable uuid[];
   v_room integer;
 BEGIN
   IF v_share IS NULL
@@ -30,12 +31,15 @@ BEGIN
   v_busy := ARRAY(
     SELECT DISTINCT s.partition_number FROM wh_active_streams s
     WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
+  -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time.
+  v_reachable := ARRAY(SELECT i.instance_id FROM wh_service_instances i WHERE i.instance_id = ANY (v_members)
+    FOR NO KEY UPDATE SKIP LOCKED);
   WITH handed AS (
     -- With a limit in force the taker counts for itself, so the partition is only let go.
     UPDATE wh_partitions p
     SET instance_id = CASE WHEN p_max_partitions IS NULL THEN v_members[p.partition_number % v_count + 1] END
     WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share
-      AND p.partition_number <> ALL (v_busy)
+      AND p.partition_number <> ALL (v_busy) AND v_members[p.partition_number % v_count + 1] = ANY (v_reachable)
     RETURNING p.instance_id
   )
   UPDATE wh_service_instances i

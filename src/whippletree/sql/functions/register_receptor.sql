@@ -14,7 +14,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock(lock_key('event types'));
   DELETE FROM wh_receptor_mappings WHERE receptor_name = p_receptor_name;
   INSERT INTO wh_receptor_mappings SELECT p_receptor_name, p FROM (SELECT DISTINCT unnest(p_patterns) AS p) d;
-  UPDATE wh_event_types t SET queues = queues_of_type(t.event_type) WHERE t.queues <> queues_of_type(t.event_type);
+  PERFORM resolve_event_types_again();
   RETURN true;
 END;
 $$;

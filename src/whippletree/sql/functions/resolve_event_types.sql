@@ -8,6 +8,9 @@ SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(lock_key('event types'));
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM require_recent_snapshot();
+  END IF;
   INSERT INTO wh_event_types (event_type, queues)
   SELECT t.event_type, queues_of_type(t.event_type)
   FROM (SELECT DISTINCT unnest(p_event_types) AS event_type) t

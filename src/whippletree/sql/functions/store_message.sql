@@ -29,8 +29,7 @@ BEGIN
     -- Most streams are there, and an update alone locks and logs less than an insertion that finds them.
     UPDATE wh_streams w
     SET stream_key = COALESCE(w.stream_key, p_stream_key), outbox_version = w.outbox_version + 1
-    WHERE w.stream_id = p_stream_id
-    RETURNING w.outbox_version INTO v_version;
+    WHERE w.stream_id = p_stream_id RETURNING w.outbox_version INTO v_version;
     IF NOT FOUND THEN
       INSERT INTO wh_streams AS w (stream_id, stream_key, outbox_version)
       VALUES (p_stream_id, p_stream_key, 1)
@@ -48,6 +47,7 @@ BEGIN
   LOOP
     PERFORM FROM wh_active_streams s WHERE s.queue = 'outbox' AND s.stream_id = v_stream_id FOR KEY SHARE;
     EXIT WHEN FOUND;
+    PERFORM require_recent_snapshot() WHERE current_setting('transaction_isolation') <> 'read committed';
     INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
     VALUES ('outbox', v_stream_id, partition_of(v_stream_id, (SELECT partition_count FROM wh_settings)),
       greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
