@@ -71,6 +71,26 @@ async def test_a_bad_message_is_refused_and_the_others_are_stored(
         assert {row["message_id"] for row in stored} == set(ids(before, after)), what
 
 
+@pytest.mark.parametrize("queue", ["outbox", "inbox"])
+async def test_an_id_that_is_of_a_stream_and_of_a_message_is_refused_alone(
+    caller: Caller, db: asyncpg.Connection, queue: str
+) -> None:
+    stream, lone, good = str(new_message_id()), element(None), element("good")
+    await caller.calls(**{f"new_{queue}_messages": [element(None, stream_id=stream), lone]}, flags=["skip_claim"])
+    young = element(None)
+    batch = [
+        element(None, message_id=stream), element(None, stream_id=lone["message_id"]), young,
+        element(None, stream_id=young["message_id"]), good,
+    ]  # fmt: skip
+    answer = await caller.calls(**{f"new_{queue}_messages": batch}, flags=["skip_claim"])
+    assert reasons(answer) == [
+        (1, "message_id is the id of a stream; give every message an id of its own"),
+        (2, "stream_id is the id of a message that waits; give the stream another"),
+        (3, "message_id is the id of a stream; give every message an id of its own"),
+    ]
+    assert await db.fetchval("SELECT count(*) FROM wh_messages WHERE message_id = $1", good["message_id"]) == 1
+
+
 async def test_what_only_looks_bad_is_stored(caller: Caller, db: asyncpg.Connection) -> None:
     good = [
         element(payload='{"escaped backslash": "\\\\u0000"}'),

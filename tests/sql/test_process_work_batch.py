@@ -28,7 +28,8 @@ ANSWER = [
 
 PARAMETERS = [
     "instance_id", "service_name", "host_name", "process_id", "metadata", "outbox_completions", "outbox_failures",
-    "inbox_completions", "inbox_failures", "new_outbox_messages", "new_inbox_messages", "renew_outbox_lease_ids",
+    "inbox_completions", "inbox_failures", "receptor_completions", "receptor_failures", "perspective_completions",
+    "perspective_failures", "new_outbox_messages", "new_inbox_messages", "renew_outbox_lease_ids",
     "renew_inbox_lease_ids", "flags", "partition_count", "max_partitions_per_instance", "lease_seconds",
     "stale_threshold_seconds",
 ]  # fmt: skip

@@ -10,8 +10,11 @@ DECLARE
   v_outcome text;
   v_fault text;
 BEGIN
-  v_fault := envelope_fault(NEW.stream_id, NEW.stream_key, NEW.topic, NEW.headers, NEW.scheduled_for,
-    (SELECT max_payload_bytes FROM wh_settings));
+  v_fault := CASE
+    WHEN stream_id_of(NEW.stream_key) <> NEW.stream_id THEN 'stream_id and stream_key name two streams; give one of them'
+    ELSE envelope_fault(NEW.stream_key, NEW.topic, NEW.headers, NEW.scheduled_for,
+      (SELECT max_payload_bytes FROM wh_settings))
+  END;
   IF v_fault IS NOT NULL THEN
     RAISE EXCEPTION '%', v_fault USING ERRCODE = 'WH004';
   END IF;

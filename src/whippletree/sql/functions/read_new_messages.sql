@@ -11,18 +11,27 @@ AS $$
     CASE
       WHEN jsonb_typeof(r.e) <> 'object' THEN 'the element is not a JSON object'
       WHEN r.e ->> 'stream_id' IS NOT NULL AND uuid_or_null(r.e ->> 'stream_id') IS NULL THEN 'stream_id is not a UUID'
+      WHEN r.e ->> 'stream_id' IS NOT NULL AND stream_id_of(r.stream_key) <> r.stream_id
+        THEN 'stream_id and stream_key name two streams; give one of them'
       WHEN r.e ->> 'partition_key' <> COALESCE(r.stream_key, r.e ->> 'stream_id', '')
         THEN 'partition_key is another than the stream: a stream has one partition, leave partition_key out'
       WHEN r.e ->> 'scheduled_for' IS NOT NULL AND r.scheduled_for IS NULL THEN 'scheduled_for is not a time'
       WHEN r.e ->> 'correlation_id' IS NOT NULL AND r.correlation_id IS NULL THEN 'correlation_id is not a UUID'
       WHEN r.e ->> 'causation_id' IS NOT NULL AND r.causation_id IS NULL THEN 'causation_id is not a UUID'
       WHEN r.e -> 'payload' IS NOT NULL AND r.payload IS NULL THEN 'payload is not JSON'
+      -- OFFSET 0 keeps each of these an index probe: a planner that believes the table to be small would read all of it.
       WHEN p_queue = 'outbox' AND EXISTS (SELECT FROM wh_messages m
-        WHERE m.message_id = r.message_id AND m.queue = 'outbox' AND m.version > 0) THEN 'message_id is already waiting in the outbox'
+        WHERE m.message_id = r.message_id AND m.queue = 'outbox' AND m.version > 0 OFFSET 0)
+        THEN 'message_id is already waiting in the outbox'
+      WHEN r.stream_id IS NULL AND (r.message_id = ANY ((SELECT new_streams(p_elements))::uuid[])
+        OR EXISTS (SELECT FROM wh_streams w WHERE w.stream_id = r.message_id OFFSET 0))
+        THEN 'message_id is the id of a stream; give every message an id of its own'
+      WHEN EXISTS (SELECT FROM wh_messages m WHERE m.queue = p_queue AND m.stream_id = r.stream_id AND m.version = 1
+        AND m.message_id = r.stream_id OFFSET 0) THEN 'stream_id is the id of a message that waits; give the stream another'
       WHEN row_number() OVER (PARTITION BY r.message_id ORDER BY r.place) > 1 AND p_queue = 'outbox'
         THEN 'message_id stands twice in this batch'
       ELSE COALESCE(
-        envelope_fault(r.stream_id, r.stream_key, r.topic, r.headers, r.scheduled_for, s.max_payload_bytes),
+        envelope_fault(r.stream_key, r.topic, r.headers, r.scheduled_for, s.max_payload_bytes),
         message_fault(r.stream_id, r.message_id, r.message_type, r.payload, s.max_payload_bytes))
     END
   FROM wh_settings s, (
