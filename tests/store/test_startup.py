@@ -102,7 +102,7 @@ async def test_a_standby_is_an_error(directory: Path) -> None:
 async def test_a_worker_can_look(dsn: Dsn) -> None:
     async with a_role(dsn, RoleKind.WORKER) as worker:
         connection = await asyncpg.connect(login(dsn, worker).reveal())
-        assert {finding.severity for finding in await examine(connection, SCHEMA)} == {Severity.DANGER}
+        assert {finding.severity for finding in await examine(connection, SCHEMA)} <= {Severity.DANGER}
         await connection.close()
 
 
