@@ -74,10 +74,12 @@ async def dsn(server: str, template: str, request: pytest.FixtureRequest) -> Asy
 
 
 @asynccontextmanager
-async def blank_database(server: str, purpose: str, template: str = "template1") -> AsyncIterator[Dsn]:
+async def blank_database(
+    server: str, purpose: str, template: str = "template1", options: str = ""
+) -> AsyncIterator[Dsn]:
     """A database that lasts as long as the context."""
     name = f"wh_test_{os.getpid()}_{abs(hash(purpose)) % 10**12}"
-    await _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    await _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" {options}')
     try:
         yield Dsn(_on(server, name))
     finally:

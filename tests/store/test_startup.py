@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from tests.claim.wire import pooler
-from tests.conftest import SCHEMA, Connect
+from tests.conftest import SCHEMA, Connect, blank_database
 from tests.roles import a_role, login
 from whippletree.errors import InvalidSetting, SchemaMismatch, StoreError, StoreUnavailable
 from whippletree.settings import Dsn
@@ -81,6 +81,18 @@ async def test_a_server_that_is_too_old_is_an_error(dsn: Dsn) -> None:
         with pytest.raises(SchemaMismatch, match="PostgreSQL 13 is too old"):
             await require_schema(connection, SCHEMA)
         connection.terminate()
+
+
+async def test_a_database_of_another_encoding_is_an_error(server: str) -> None:
+    latin = "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+    async with blank_database(server, "latin", "template0", latin) as dsn:
+        connection = await asyncpg.connect(dsn.reveal())
+        with pytest.raises(StoreError, match="encoding is LATIN1, UTF8 is needed: create a database with ENCODING"):
+            await migrate(connection, SCHEMA)
+        finding = await of(connection, "schema")
+        await connection.close()
+    assert finding is not None
+    assert (finding.severity, finding.problem) == (Severity.ERROR, "the database's encoding is LATIN1, UTF8 is needed")
 
 
 async def test_a_standby_is_an_error(directory: Path) -> None:

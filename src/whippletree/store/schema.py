@@ -189,11 +189,14 @@ def _newer(schema: str, unknown: set[str]) -> tuple[str, str]:
 
 
 def _server_difference(connection: asyncpg.Connection) -> tuple[str, str] | None:
-    server = connection.get_server_version()
-    if server.major >= OLDEST_SERVER:
-        return None
-    problem = f"PostgreSQL {server.major} is too old, version {OLDEST_SERVER} or later is needed"
-    return problem, "upgrade the server, or name another one with WHIPPLETREE_DSN"
+    server, encoding = connection.get_server_version(), connection.get_settings().server_encoding
+    if server.major < OLDEST_SERVER:
+        problem = f"PostgreSQL {server.major} is too old, version {OLDEST_SERVER} or later is needed"
+        return problem, "upgrade the server, or name another one with WHIPPLETREE_DSN"
+    if encoding != "UTF8":
+        # A key is hashed as the database encodes it: a program and a plain INSERT would name two streams by it.
+        return f"the database's encoding is {encoding}, UTF8 is needed", "create a database with ENCODING 'UTF8'"
+    return None
 
 
 def _replaceable() -> str:
