@@ -100,7 +100,8 @@ class Replays:
         generation = await connection.fetchval(self._live_generation, perspective)
         folded = await self._replay(perspective, stream_id, version, connection)
         folded.generation, folded.changed = generation, True
-        # The row before the work, as those do who work it: else each could wait for the other.
+        # The row before the work, unless it is inline, as those do who work it: else each could wait for the other.
+        await self._folder.keep_from_inline([folded], connection)
         await self._write(folded, connection)
         await connection.execute(self._take_over, perspective, [stream_id])
         if folded.row is None:
