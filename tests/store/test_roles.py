@@ -43,6 +43,7 @@ WORKING = STORING | {
         "unworked_perspectives",
         "followed_through",
         "take_over_follower",
+        "stream_names",
     ),
     *("register_perspective_tables", "enter_generation", "live_writes", "feed_rebuilds", "sort_events", "read_sorted"),
     *("end_lost_calls", "resume_claims", "finished_messages"),

@@ -14,6 +14,7 @@ from whippletree.dispatch.rebuild import PerspectiveOverview, Rebuilds
 from whippletree.errors import InvalidMessage, NotApplied
 from whippletree.settings import Dsn
 from whippletree.store.database import translated
+from whippletree.store.overview import overview
 
 NAME = "account"
 COUNT = 1_500
@@ -76,7 +77,7 @@ async def test_an_event_that_cannot_be_folded_parks_its_part_alone_and_is_folded
             await rebuilds.swap(NAME, behind=COUNT)
         part = await db.fetchval("SELECT subscriber_name FROM wh_subscribers WHERE state = 'parked'")
         sentences = [row[0] for row in await db.fetch("SELECT why($1)", f"{NAME}@2")]
-        assert f"it is parked at event {BAD} after 3 attempts: ValueError: too much; redrive or skip it" in sentences
+        assert f"it is parked at event {BAD} after 3 attempts: ValueError: too much; mend" in "".join(sentences)
     mended, _ = await shop.opens()
     async with running(dsn, mended):
         assert await db.fetchval("SELECT redrive_subscriber($1)", part)
@@ -127,6 +128,10 @@ async def test_a_rebuild_that_is_abandoned_in_the_middle_leaves_nothing(
     shop: Shop, rebuilds: Rebuilds, dsn: Dsn, db: asyncpg.Connection
 ) -> None:
     await rebuilds.start(NAME)
+    assert [alert.problem for alert in (await overview(db, "whippletree")).alerts] == [
+        f"nobody works perspective/{NAME}@2, a rebuild, and parts of it wait"
+    ]
+    assert "waits for an instance with room for it" in (await db.fetch("SELECT why($1)", f"{NAME}@2"))[1][0]
     stands = await rebuilds.progress(NAME)
     assert (stands.rebuilt, stands.rebuild_waiting, stands.rebuild_streams, stands.rebuild_sorted) == (0, COUNT, 3, 0)
     with pytest.raises(InvalidMessage, match="is a part of a rebuild"), translated():

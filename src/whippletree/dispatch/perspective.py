@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -19,6 +19,7 @@ from whippletree.dispatch.policy import Retry
 from whippletree.errors import InvalidMessage, InvalidSetting, UnknownName
 from whippletree.message.codec import encode
 from whippletree.message.type_names import MessageTypes, decoder_of
+from whippletree.store.transaction import Transaction
 
 Row = TypeVar("Row")
 
@@ -43,6 +44,8 @@ class Perspective(Generic[Row]):
     """Runs in the appending transaction, so that whoever reads after it sees it."""
     tables: tuple[str, ...] = ()
     """What one that writes by its own SQL writes, so that it can be built again."""
+    clear: Callable[[UUID | str, Transaction], Awaitable[None]] | None = None
+    """Removes what belongs to one stream from them, so that one stream can be built again."""
     retry: Retry = field(default_factory=Retry)
     decode_row: Callable[[str], Row] | None = None
 
@@ -82,6 +85,7 @@ class PerspectiveSettings:
     key: Callable[[Any], UUID | str] | None = None
     inline: bool = False
     tables: Iterable[str] = ()
+    clear: Callable[[UUID | str, Transaction], Awaitable[None]] | None = None
     retry: Retry | None = None
 
 
@@ -130,8 +134,10 @@ def _fold(
         raise InvalidSetting(f"{name} is not said to return a {rows[0].__name__}; {usage}")
     if settings.key is not None and settings.inline:
         raise InvalidSetting(f"{name} chooses its keys, so appends to different streams would meet; drop inline=True")
-    if settings.tables:
-        raise InvalidSetting(f"{name} is a fold, and its rows have a table of their own; tables= is for an async def")
+    if settings.tables or settings.clear:
+        raise InvalidSetting(
+            f"{name} is a fold, and its rows have a table of their own; tables= and clear= are for an async def"
+        )
     columns = read_columns(settings.columns, rows[0], name)
     return Perspective(
         name=name,
@@ -164,12 +170,18 @@ def _hand_written(
         )
     if settings.columns or settings.indexes or settings.key:
         raise InvalidSetting(f"{name} writes its own tables; columns, indexes and key are for a fold, a plain def")
+    if settings.clear is not None and not inspect.iscoroutinefunction(settings.clear):
+        raise InvalidSetting(
+            f"clear= of {name} is to remove what belongs to one stream: write async def clear(stream: UUID | str, "
+            "tx: Transaction) -> None"
+        )
     return Perspective(
         name=name,
         invocation=invocation,
         patterns=_patterns(invocation, types, usage),
         inline=settings.inline,
         tables=_tables(settings.tables, name),
+        clear=settings.clear,
         retry=settings.retry or Retry(),
     )
 

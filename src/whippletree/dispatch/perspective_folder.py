@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+import asyncpg
+
 from whippletree.dispatch.folding import EventRow, Folded, fold
 from whippletree.dispatch.hand_written import HandWritten
 from whippletree.dispatch.invoke import Providers
@@ -75,6 +77,23 @@ class PerspectiveFolder:
             await self._fold(perspective, [folded], rows, connection)
             # A text that was checked is of a class of its own, which cannot be decoded again.
             folded.row = None if folded.row is None else str(folded.row)
+        return folded
+
+    async def rewrite(self, work: PerspectiveWork, batch_size: int, connection: Connection) -> Folded:
+        """Run a perspective that writes its own tables over a stream, from its first event on, so many events at a
+        time. It stops at an event at which the perspective raises, and at once when the tables were swapped. That a
+        lock was not free in time is no failure of the perspective's, and is raised."""
+        perspective = self.perspectives[work.registered_name]
+        generation = await connection.fetchval(self._live_generation, perspective.name)
+        folded = Folded(work, 0, 0, generation)
+        while folded.through < work.version and folded.failed is None:
+            folded.after, folded.through = folded.through, min(work.version, folded.through + batch_size)
+            folded.events = []
+            await self._fold(perspective, [folded], {}, connection)
+            if not await self._hand_written.run(perspective, [folded], connection):
+                folded.park(folded.after + 1, "its tables were swapped meanwhile; rebuild the stream again")
+        if isinstance(folded.cause, asyncpg.LockNotAvailableError):
+            raise folded.cause
         return folded
 
     async def _fold(

@@ -79,7 +79,8 @@ class PerspectiveRebuilds:
         """Make the row of one stream anew from its events, in one transaction. Raises `PerspectiveFailed`, and then
         nothing has changed.
 
-        For a perspective that chooses its keys give a key: all its events are read.
+        For a perspective that chooses its keys give a key: all its events are read. One that writes by its own SQL has
+        to say how a stream is removed from its tables, `clear=`.
         """
         found = self._named(perspective)
         if found.key is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from whippletree.errors import DuplicateName, UnknownName
 from whippletree.message.type_names import MessageTypes
 from whippletree.settings import Settings
 from whippletree.store.blocking import BlockingPool
+from whippletree.store.transaction import Transaction
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = TypeVar("Row")
@@ -56,6 +57,7 @@ class Perspectives(Publishing):
         key: Callable[[Any], UUID | str] | None = None,
         inline: bool = False,
         tables: Iterable[str] = (),
+        clear: Callable[[UUID | str, Transaction], Awaitable[None]] | None = None,
         retry: Retry | None = None,
     ) -> Callable[[F], F]: ...
 
@@ -70,18 +72,27 @@ class Perspectives(Publishing):
         key: Callable[[Any], UUID | str] | None = None,
         inline: bool = False,
         tables: Iterable[str] = (),
+        clear: Callable[[UUID | str, Transaction], Awaitable[None]] | None = None,
         retry: Retry | None = None,
     ) -> Callable[..., Any]:
         """Let a fold, `(row | None, event) -> row | None`, keep a row for every stream; it stays a plain function.
 
         With a `key` it keeps a row for whatever the key of an event is, from the events of all streams in the order of
         their commits. `inline` folds where the event is published, in that transaction. An `async def` writes by its
-        own SQL, in `tables`, which a rebuild makes anew. `retry` says how often an event that fails is tried.
+        own SQL, in `tables`, which a rebuild makes anew; `clear`, an `async def` too, removes from them what belongs to
+        one stream, so that one stream can be made anew. `retry` says how often an event that fails is tried.
         """
         # Classes that were defined inside a function, as tests do, are known to nobody but that function's frame.
         names = dict(sys._getframe(1).f_locals)  # noqa: SLF001 - inspect.currentframe() is the same, typed worse
         settings = PerspectiveSettings(
-            name=name, columns=columns, indexes=indexes, key=key, inline=inline, tables=tables, retry=retry
+            name=name,
+            columns=columns,
+            indexes=indexes,
+            key=key,
+            inline=inline,
+            tables=tables,
+            clear=clear,
+            retry=retry,
         )
 
         def register(decorated: F) -> F:

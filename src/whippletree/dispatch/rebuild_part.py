@@ -14,8 +14,6 @@ from enum import Enum
 import asyncpg
 
 from whippletree.dispatch.multi_stream import MultiStreamPerspective
-from whippletree.dispatch.policy import Retry
-from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
 from whippletree.message.event import NumberedEvent, SortedEvent, StoredEvent
 from whippletree.store.database import translated
 from whippletree.store.feed import Chosen, Feed, FeedPage
@@ -31,65 +29,39 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildPart:
+class RebuildPart(MultiStreamPerspective):
     """One part as a follower of the feed, up to a number."""
 
-    rebuild: MultiStreamPerspective
-    """The perspective, with the generation that is built."""
     stage: Stage
     part: int
     through: int
 
     @property
     def name(self) -> str:
-        return f"{self.rebuild.name}/{self.stage.value}-{self.part}"
-
-    @property
-    def chosen(self) -> Chosen:
-        return self.rebuild.chosen
-
-    @property
-    def start(self) -> Start | int:
-        return self.rebuild.start
-
-    @property
-    def mode(self) -> InstanceMode:
-        return self.rebuild.mode
-
-    @property
-    def retry(self) -> Retry:
-        return self.rebuild.retry
-
-    @property
-    def checkpoint(self) -> CheckpointEvery:
-        return self.rebuild.checkpoint
-
-    @property
-    def transactional(self) -> bool:
-        return True
+        return f"{self.perspective.queue}@{self.generation}/{self.stage.value}-{self.part}"
 
     async def apply(self, events: Sequence[NumberedEvent], transaction: Transaction | None, attempts: int) -> None:
         assert transaction is not None
         if self.stage is Stage.SORT:
-            await self.rebuild.sort(events, transaction)
+            await self.sort(events, transaction)
         else:
-            await self.rebuild.apply(events, transaction, attempts)
+            await MultiStreamPerspective.apply(self, events, transaction, attempts)
 
 
 class SortedFeed(Feed):
     """The events of the keys of one part."""
 
     def __init__(self, connections: asyncpg.Pool[asyncpg.Record], part: RebuildPart) -> None:
-        super().__init__(connections, schema=part.rebuild.schema)
+        super().__init__(connections, schema=part.schema)
         self._part = part
-        self._read_sorted = call(part.rebuild.schema, "read_sorted", 5)
+        self._read_sorted = call(part.schema, "read_sorted", 5)
 
     async def page(self, after: int, last: int, chosen: Chosen, limit: int) -> FeedPage:
         """The next events after a number. All of them were chosen when they were sorted."""
-        rebuild = self._part.rebuild
+        part = self._part
         with translated():
             rows = await self._connections.fetch(
-                self._read_sorted, rebuild.perspective.name, rebuild.generation, self._part.part, after, limit
+                self._read_sorted, part.perspective.name, part.generation, part.part, after, limit
             )
         events = [SortedEvent(row[0], StoredEvent(*row[1:11]), row[11]) for row in rows]
         return FeedPage(events=events, through=events[-1].number if len(events) == limit else last)

@@ -100,6 +100,17 @@ class SubscriberOverview:
     error: str | None
     holder: str | None
 
+    @property
+    def unfollowed(self) -> bool:
+        """Whether it has events before it, and nobody who applies them."""
+        return self.behind > 0 and (self.holder is None or self.state == "lost")
+
+    @property
+    def rebuild(self) -> str | None:
+        """Of which rebuild it is a part, if it is one."""
+        rebuild, _, _ = self.subscriber_name.rpartition("/")
+        return rebuild if "@" in rebuild else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
@@ -116,6 +127,7 @@ class Overview:
         found = [alert for queue in self.queues for alert in _queue_alerts(queue)]
         found += [alert for instance in self.instances for alert in _instance_alerts(instance)]
         found += [alert for subscriber in self.subscribers for alert in _subscriber_alerts(subscriber)]
+        found += self._rebuild_alerts()
         leases, partitions = sum(i.leases for i in self.instances), sum(i.partitions for i in self.instances)
         if partitions and leases > len(self.instances) * partitions:
             found.append(
@@ -127,6 +139,17 @@ class Overview:
                 )
             )
         return sorted(found, key=lambda alert: alert.severity)
+
+    def _rebuild_alerts(self) -> Iterator[Alert]:
+        """Instances take a few parts at a time: the others wait for their turn, unless nobody has any."""
+        parts = [part for part in self.subscribers if part.rebuild is not None and part.behind]
+        for rebuild in sorted({str(part.rebuild) for part in parts}):
+            if all(part.unfollowed for part in parts if part.rebuild == rebuild):
+                yield Alert(
+                    AlertLevel.CRITICAL,
+                    f"nobody works {rebuild}, a rebuild, and parts of it wait",
+                    "start `whippletree run`",
+                )
 
 
 def _queue_alerts(queue: QueueOverview) -> Iterator[Alert]:
@@ -187,7 +210,7 @@ def _subscriber_alerts(subscriber: SubscriberOverview) -> Iterator[Alert]:
             f"subscriber {name} is paused, {_spoken(subscriber.behind, 'event')} behind",
             f"`whippletree subscribers resume {name}`",
         )
-    elif subscriber.behind and (subscriber.holder is None or subscriber.state == "lost"):
+    elif subscriber.unfollowed and subscriber.rebuild is None:
         yield Alert(
             AlertLevel.CRITICAL,
             f"nobody follows subscriber {name}, {_spoken(subscriber.behind, 'event')} behind",

@@ -57,27 +57,28 @@ class FeedRebuilds:
     async def _look(self) -> None:
         with translated():
             rows = await self._connections.fetch(self._feed_rebuilds, sorted(self._live))
-        found = {follower.name: (follower, free) for *row, free in rows for follower in [self._follower(*row)]}
+        found = {follower.name: follower for follower in (self._follower(*row[:5]) for row in rows)}
+        free = {name for name, row in zip(found, rows, strict=True) if row["free"]}
         for name in self._followed - found.keys():
             await self._end(name)
-        for name, (follower, _) in found.items():
+        for name, follower in found.items():
             if not isinstance(follower, RebuildPart) and name not in self._followed:
                 await self._begin(follower)
-        await self._choose_parts({n: (f, free) for n, (f, free) in found.items() if isinstance(f, RebuildPart)})
+        await self._choose_parts({n: part for n, part in found.items() if isinstance(part, RebuildPart)}, free)
 
-    async def _choose_parts(self, parts: Mapping[str, tuple[Follower, bool]]) -> None:
+    async def _choose_parts(self, parts: Mapping[str, Follower], free: set[str]) -> None:
         """Take as many as are worked at once. Each instance does, so that one that has ended its own takes the next."""
         room = PARTS_HELD
         for name in self._followed & parts.keys():
             held_up = self._held_up(name)
-            if held_up is None and not parts[name][1]:
+            if held_up is None and name not in free:
                 # Another was quicker.
                 await self._end(name)
             elif not held_up:
                 room -= 1
-        free = [follower for name, (follower, free) in parts.items() if free and name not in self._followed]
-        for follower in random.sample(free, min(len(free), max(0, room))):
-            await self._begin(follower)
+        left = sorted(free & parts.keys() - self._followed)
+        for name in random.sample(left, min(len(left), max(0, room))):
+            await self._begin(parts[name])
 
     async def _begin(self, follower: Follower) -> None:
         self._followed.add(follower.name)
@@ -88,7 +89,15 @@ class FeedRebuilds:
         self._followed.discard(name)
 
     def _follower(self, name: str, generation: int, stage: str | None, part: int, through: int) -> Follower:
-        rebuild = replace(self._live[name], generation=generation)
+        live = self._live[name]
         if stage is None:
-            return rebuild
-        return RebuildPart(rebuild=rebuild, stage=Stage(stage), part=part, through=through)
+            return replace(live, generation=generation)
+        return RebuildPart(
+            perspective=live.perspective,
+            types=live.types,
+            schema=live.schema,
+            generation=generation,
+            stage=Stage(stage),
+            part=part,
+            through=through,
+        )

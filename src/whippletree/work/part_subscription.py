@@ -34,7 +34,7 @@ class PartSubscription(Subscription):
         room: asyncio.Semaphore,
     ) -> None:
         source = SortedFeed(connections, part) if part.stage is Stage.FOLD else feed
-        super().__init__(part, connections, source, instance_id, tell, schema=part.rebuild.schema)
+        super().__init__(part, connections, source, instance_id, tell, schema=part.schema)
         self._through = part.through
         self._room = room
 

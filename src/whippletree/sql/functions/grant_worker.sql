@@ -14,7 +14,7 @@ BEGIN
     'register_perspective_rows', 'register_perspective_tables', 'enter_generation', 'live_writes', 'feed_rebuilds',
     'sort_events', 'read_sorted', 'live_generation', 'read_perspective_events', 'read_rows', 'write_rows', 'find_rows',
     'row_of', 'lock_for_folding', 'take_over_streams', 'followed_through', 'take_over_follower',
-    'keep_from_appends', 'save_checkpoints', 'unworked_perspectives',
+    'keep_from_appends', 'stream_names', 'save_checkpoints', 'unworked_perspectives',
     -- What happened to a call whose answer was lost.
     'end_lost_calls', 'resume_claims', 'finished_messages',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.

@@ -17,7 +17,9 @@ AS $$
       WHEN s.failed_number IS NOT NULL THEN format('event %s failed %s and is retried %s: %s', s.failed_number,
         spoken_count(s.attempts, 'time'), COALESCE('in ' || spoken_time(
           NULLIF(subscriber_held_up(false, s.retry_at, p_as_of), 0) * interval '1 second'), 'now'), s.error) END),
-    (4, CASE WHEN s.holder IS NULL THEN 'nobody follows it; start one with `whippletree run`'
+    (4, CASE WHEN s.holder IS NULL AND s.through IS NOT NULL
+        THEN 'it is a part of a rebuild, and waits for an instance with room for it'
+      WHEN s.holder IS NULL THEN 'nobody follows it; start one with `whippletree run`'
       WHEN s.state = 'lost' THEN 'nobody follows it: its lock is free, and its last holder was '
         || described_instance(s.holder, p_as_of)
       ELSE 'it is followed by ' || described_instance(s.holder, p_as_of) END)
