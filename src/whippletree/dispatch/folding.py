@@ -57,6 +57,7 @@ class Folded:
     headers: str | None = None
     """The metadata of its first event, which names the trace to follow."""
     failed: str | None = None
+    cause: Exception | None = None
     verdict: Verdict = Verdict.RETRY
     retry_seconds: float | None = None
 
@@ -68,6 +69,7 @@ class Folded:
     def fail(self, version: int, error: str, cause: Exception, retry: Retry) -> None:
         """Stop before an event, and try it again as the perspective wants it. What came before it is kept."""
         self.park(version, error)
+        self.cause = cause
         # Of what was handed out only the first event has been tried before.
         attempts = self.work.attempts if version == self.work.checkpoint + 1 else 1
         self.retry_seconds = retry.again_after(cause, attempts)

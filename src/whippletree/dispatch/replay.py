@@ -91,7 +91,7 @@ class Replays:
         work = PerspectiveWork(f"perspective/{perspective}", StreamId(stream_id), 0, None, version, 1, 0)
         folded = await self._folder.replay(work, _BATCH, connection)
         if folded.failed is not None:
-            raise PerspectiveFailed(f"{perspective} cannot fold stream {stream_id}: {folded.failed}")
+            raise PerspectiveFailed(f"{perspective} cannot fold stream {stream_id}: {folded.failed}") from folded.cause
         return folded
 
     def _require(self, perspective: str) -> None:
