@@ -98,14 +98,16 @@ def trace_headers() -> dict[str, str]:
 
 
 def trace_of(headers: str | None) -> TraceContext | None:
-    """The trace that a message's headers name."""
+    """The trace that a message's headers name. Headers can be anything: whoever inserts a message writes them."""
     if headers is None or "traceparent" not in headers:
         return None
     try:
         carrier = json.loads(headers)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return propagate.extract(carrier) if isinstance(carrier, dict) else None
+    if not isinstance(carrier, dict):
+        return None
+    return propagate.extract({name: value for name, value in carrier.items() if isinstance(value, str)})
 
 
 @contextmanager

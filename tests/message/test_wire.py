@@ -73,4 +73,5 @@ def test_the_trace_context_is_found_among_the_headers() -> None:
     assert wire.trace_context('{"traceparent": "00-ab-cd-01", "tenant": 1}') == {"traceparent": "00-ab-cd-01"}
     assert wire.trace_context('{"traceparent": 7}') == {}
     assert wire.trace_context('["traceparent"]') == {}
+    assert wire.trace_context('{"traceparent": ' + "[" * 5000 + "]" * 5000 + "}") == {}
     assert wire.trace_context(None) == {}

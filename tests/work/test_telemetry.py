@@ -333,3 +333,29 @@ def _exported(reader: InMemoryMetricReader) -> dict[str, int]:
         for point in metric.data.data_points
         if hasattr(point, "value")
     }
+
+
+@pytest.mark.parametrize("headers", ['{"traceparent": 5}', '{"traceparent": null, "baggage": [1]}', '["traceparent"]'])
+def test_headers_that_name_no_trace_are_passed_over(headers: str) -> None:
+    assert not telemetry.trace_of(headers)
+
+
+def test_headers_too_deep_to_be_read_are_passed_over() -> None:
+    assert telemetry.trace_of('{"traceparent": ' + "[" * 5000 + "]" * 5000 + "}") is None
+
+
+async def test_a_message_is_handled_whatever_its_headers_are(dsn: Dsn, db: asyncpg.Connection) -> None:
+    app, calls = new_app(dsn), []
+
+    @app.receptor
+    async def reserve(message: Reserve) -> None:
+        calls.append(message.order)
+
+    for order, headers in (("a", '{"traceparent": 5}'), ("b", "[1]"), ("c", '"traceparent"'), ("d", "{}")):
+        await db.execute(
+            "INSERT INTO wh_inbox (stream_key, message_type, payload, headers) VALUES ($1, 'Reserve', $2, $3)",
+            *(order, f'{{"order": "{order}"}}', headers),
+        )
+    async with running(app):
+        await drained(db)
+    assert sorted(calls) == ["a", "b", "c", "d"]

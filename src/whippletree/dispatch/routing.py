@@ -124,7 +124,7 @@ def shape_of(headers: str | None) -> int:
         return 1
     try:
         return _shape.decode(headers).wh_shape
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise InvalidMessage("the header wh_shape is no number") from None
 
 

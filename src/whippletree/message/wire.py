@@ -112,6 +112,6 @@ def trace_context(headers: str | None) -> dict[str, str]:
     try:
         values = _trace_decoder.decode(headers)
         context = {name: msgspec.json.decode(values[name], type=str) for name in TRACE_CONTEXT if name in values}
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}
     return {name: value for name, value in context.items() if value.isascii() and value.isprintable()}
