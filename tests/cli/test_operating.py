@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.conftest import Connect
-from tests.scenario import T0, Given, Message, RowsWorker, completion, failure
+from tests.scenario import T0, Given, Message, RowsWorker, completion, failure, release
 from tests.waiting import until
 from tests.work.following import Diary, append, make_effects, running
 from whippletree.claim.batch import WorkReport
@@ -140,7 +140,22 @@ async def test_a_skipped_message_is_recorded_and_the_rest_goes_on(
     assert await alice.claims() == [second]
     (letter,) = json.loads((await whippletree("dead-letters", "--json")).stdout)
     assert (letter["version"], letter["reason"], letter["error"]) == (1, "cancelled by phone", "boom")
-    assert "nothing in outbox that could be skipped now" in (await whippletree(*skip, "--yes")).stderr
+    assert "has no head that failed in outbox, or it is in hand" in (await whippletree(*skip, "--yes")).stderr
+
+
+async def test_whoever_skips_twice_does_not_lose_the_next_message(
+    whippletree: Command, alice: RowsWorker, given: Given
+) -> None:
+    _, second = await parks(alice, given, "order-17", "boom")
+    skip = ("skip", "order-17", "--queue", "outbox", "--reason", "cancelled by phone", "--yes")
+    assert (await whippletree(*skip)).returncode == 0
+    again = await whippletree(*skip)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "--version names a head that has not been tried" in again.stderr
+    assert "has no such head" in (await whippletree(*skip, "--version", "3")).stderr
+    assert await alice.claims() == [second]
+    await alice.reports(release(second))
+    assert (await whippletree(*skip, "--version", "2")).stdout == "skipped: version 2 of order-17 in outbox\n"
 
 
 @pytest.mark.parametrize("queue", ["perspective/summary", "receptor/mail"])
@@ -175,7 +190,7 @@ async def test_what_is_in_hand_cannot_be_skipped_or_redriven(
     for queue in ("outbox", "perspective/summary", "receptor/mail"):
         done = await whippletree("skip", "order-17", "--queue", queue, "--reason", "x", "--yes")
         assert done.returncode == 2, queue
-        assert "`whippletree why order-17` says why" in done.stderr
+        assert "`whippletree why order-17` says how it stands" in done.stderr
     assert "redriven: 0 streams" in (await whippletree("redrive", "--all", "--yes")).stdout
     assert (
         await db.fetchval(

@@ -61,11 +61,11 @@ async def stopped(dsn: Dsn, db: asyncpg.Connection) -> dict[str, UUID]:
     return {name: UUID(str(receipt.message_id)) for name, receipt in receipts.items()}
 
 
-async def trying(message_id: UUID, dsn: Dsn, place: Path, options: str = "", transaction: str = "") -> Done:
+async def trying(thing: object, dsn: Dsn, place: Path, options: str = "", transaction: str = "") -> Done:
     (place / "today.py").write_text(MODULE.replace("{options}", options).replace("{transaction}", transaction))
     return await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", PROGRAM, "try", str(message_id), "today:app"],
+        [sys.executable, "-c", PROGRAM, "try", str(thing), "today:app"],
         env=os.environ | {"WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},
         cwd=place,
         capture_output=True,
@@ -106,7 +106,13 @@ async def test_what_cannot_be_undone_is_not_called(stopped: dict[str, UUID], dsn
     assert "look has effects='external', which cannot be undone" in done.stderr
 
 
+async def test_a_stopped_stream_is_named_by_its_key(stopped: dict[str, UUID], dsn: Dsn, tmp_path: Path) -> None:
+    done = await trying("good", dsn, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "inbox: it would succeed" in done.stdout
+
+
 async def test_what_has_not_stopped_is_not_tried(stopped: dict[str, UUID], dsn: Dsn, tmp_path: Path) -> None:
     done = await trying(UUID(int=7), dsn, tmp_path)
     assert done.returncode == 2
-    assert "no receptor has stopped at" in done.stderr
+    assert "nothing has stopped at" in done.stderr

@@ -148,7 +148,7 @@ async def test_all_services_that_work_it_are_named(pool: Pool, db: asyncpg.Conne
 async def test_it_was_passed_over(pool: Pool, db: asyncpg.Connection, alice: RowsWorker, ask: Ask) -> None:
     await db.execute("SELECT register_perspective('summary', '{OrderPlaced}')")
     event = await placed(pool)
-    await db.execute("SELECT skip_head('perspective/summary', stream_id_of('order-17'), 'bad data')")
+    await db.execute("SELECT skip_head('perspective/summary', stream_id_of('order-17'), 'bad data', 1)")
     told = await ask.now(event)
     assert "was given up in perspective/summary" in told
     assert "perspective/summary passed over it" in told

@@ -74,19 +74,21 @@ def redrive(
 @takes(*ask.PLACE)
 @click.option("--queue", required=True, help="outbox, inbox, perspective/NAME or receptor/NAME.")
 @click.option("--reason", required=True, help="Why; it is kept with the message.")
+@click.option("--version", type=int, help="The version of the head. Needed when it has not been tried yet.")
 @_YES
-def skip(stream: str, queue: str, reason: str, yes: bool, **arguments: str | None) -> None:
+def skip(stream: str, queue: str, reason: str, version: int | None, yes: bool, **arguments: str | None) -> None:
     """Pass over the head of a stream; the message is kept among the dead letters, with the reason."""
     settings = Settings.load(**arguments)
     if not yes:
         click.confirm(f"Skip the head of stream {stream} in {queue}? It will not be handled", abort=True)
     stream_id = ask.value(settings, "stream_id_of", stream)
-    version = ask.value(settings, "skip_head", queue, stream_id, reason)
-    if version is None:
+    skipped = ask.value(settings, "skip_head", queue, stream_id, reason, version)
+    if skipped is None:
         raise UnknownName(
-            f"stream {stream} has nothing in {queue} that could be skipped now; `whippletree why {stream}` says why"
+            f"stream {stream} has no {'such head' if version else 'head that failed'} in {queue}, or it is in hand; "
+            f"`whippletree why {stream}` says how it stands, and --version names a head that has not been tried"
         )
-    click.echo(f"skipped: version {version} of {stream} in {queue}")
+    click.echo(f"skipped: version {skipped} of {stream} in {queue}")
 
 
 @click.command("dead-letters")

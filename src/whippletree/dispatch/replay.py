@@ -161,7 +161,7 @@ class Replays:
     async def _replay(self, perspective: str, stream_id: UUID, version: int, connection: Connection) -> Folded:
         folded = await self._folder.replay(_work(perspective, stream_id, version), _BATCH, connection)
         if folded.failed is not None:
-            raise PerspectiveFailed(f"{perspective} cannot fold stream {stream_id}: {folded.failed}")
+            raise PerspectiveFailed(f"{perspective} cannot fold stream {stream_id}: {folded.failed}") from folded.cause
         return folded
 
     def _require(self, perspective: str) -> None:

@@ -1,4 +1,5 @@
-"""One call of a receptor in a transaction that somebody else ends: what it returned, and which rows it changed."""
+"""One call of a receptor or a subscriber in a transaction that somebody else ends: what it returned, and which rows it
+changed."""
 
 from __future__ import annotations
 
@@ -8,10 +9,13 @@ from dataclasses import dataclass
 from whippletree.dispatch.handling import Found, Handling, Unhandled, Work
 from whippletree.dispatch.policy import Effects
 from whippletree.dispatch.routing import Origin, Router
+from whippletree.dispatch.subscriber import Follower
 from whippletree.errors import UsageError
+from whippletree.message.event import NumberedEvent
 from whippletree.store import publishing
 from whippletree.store.publishing import NewMessages
 from whippletree.store.transaction import Connection, Transaction
+from whippletree.work.subscriber_row import EffectsFailed
 
 # Differences of these count: what earlier transactions of the session did may not have been written away yet.
 _CHANGES = r"""
@@ -64,6 +68,21 @@ async def try_work(
         router.add(message, new, origin)
     await publishing.publish(new, on=on, schema=schema)
     return Trial(returned=returned, changed=_differences(before, after))
+
+
+async def try_event(follower: Follower, numbered: NumberedEvent, *, on: Connection, schema: str) -> Trial:
+    """Let a subscriber apply an event, in the transaction that `on` is in, which is not ended here.
+
+    Raises `EffectsFailed` when it raises, and `UsageError` when what it does could not be undone.
+    """
+    if not follower.transactional:
+        raise UsageError(f"{follower.name} takes no Transaction: what it does cannot be undone, so it is not called")
+    before = await _changes(on, schema)
+    try:
+        await follower.apply([numbered], Transaction(on), 1)
+    except Exception as error:
+        raise EffectsFailed(error) from error
+    return Trial(returned=(), changed=_differences(before, await _changes(on, schema)))
 
 
 def _require_undoable(found: Found) -> None:
