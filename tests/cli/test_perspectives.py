@@ -35,7 +35,7 @@ async def test_a_perspective_is_rebuilt_compared_swapped_and_undone(
         ), built.stderr
         listed = json.loads((await whippletree("perspectives", "list", "--json")).stdout)
         assert (listed[0]["building_generation"], listed[0]["rebuilt"], listed[0]["rebuild_waiting"]) == (2, 1, 0)
-        assert "generation 2: 1 events, 0 to go" in (await whippletree("perspectives", "list")).stdout
+        assert "generation 2: 1 event, 0 to go" in (await whippletree("perspectives", "list")).stdout
         compared = await whippletree("perspectives", "compare", NAME)
         shown = compared.stdout.split()
         assert [shown[shown.index(kind) + 1] for kind in ("equal", "changed", "added", "gone")] == ["0", "1", "0", "0"]
@@ -70,7 +70,7 @@ async def test_a_rebuild_that_is_parked_says_so_and_can_be_abandoned(whippletree
     await pool.execute("UPDATE whippletree.wh_active_streams SET ready_at = 'infinity'")
     waited = await whippletree("perspectives", "rebuild", NAME)
     assert waited.returncode == 1
-    assert "built but for 1 parked streams; `whippletree parked --queue perspective/order_summary@2`" in waited.stderr
+    assert "built but for 1 parked stream; `whippletree parked --queue perspective/order_summary@2`" in waited.stderr
     shown = await whippletree("parked", "--queue", "perspective/order_summary@2", "--json")
     assert "event 2 (OrderChanged)" in json.loads(shown.stdout)[0]["error"]
     why = await whippletree("why", str(S))

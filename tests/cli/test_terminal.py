@@ -50,6 +50,16 @@ def test_a_sentence_stands_beside_its_row_where_there_is_room_and_below_where_th
     ]
 
 
+def test_a_row_is_a_list_where_its_names_would_be_cut_off() -> None:
+    columns = ("queue", "stream", "since", "error")
+    rows = [("perspective/order_summary", "order-40", "12 min", "KeyError"), ("inbox", "order-4", "9 s", "-")]
+    assert drawn(columns, rows, 36) == [
+        "queue   perspective/order_summary",
+        *("stream  order-40", "since   12 min", "error   KeyError", ""),
+        *("queue   inbox", "stream  order-4", "since   9 s", "error   -", ""),
+    ]
+
+
 def test_numbers_and_times_stand_to_the_right_and_ids_to_the_left_in_one_piece() -> None:
     rows = [("5", "10,000", "01a1e2ba-fcf2-750f-b217-ec06e7cc34b2"), ("12 min", "-", "01a1e2bb-0241")]
     lines = drawn(("age", "behind", "id"), rows, 80)

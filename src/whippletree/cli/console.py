@@ -144,6 +144,11 @@ def spoken(seconds: float) -> str:
     return f"{round(seconds / 86_400)} d"
 
 
+def counted(number: int, thing: str) -> str:
+    """So many of a thing as people say it: 1 stream, 2 streams."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def first_line(text: str | None) -> str:
     """Enough of an error to know it by."""
     return text.strip().splitlines()[0][:100] if text and text.strip() else "-"

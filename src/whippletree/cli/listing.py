@@ -1,4 +1,5 @@
-"""A table that stays legible: where there is no room for its sentences beside the rest, they stand below each row."""
+"""A table that stays legible: where there is no room for its sentences beside the rest, they stand below each row, and
+where there is none for the rest, each row is a list."""
 
 from __future__ import annotations
 
@@ -33,10 +34,11 @@ class Listing:
         if self._width(beside) + sum(self._needs(place) for place in below) <= options.max_width + 2:
             yield self._table(range(len(self._columns)))
             return
-        lines = console.render_lines(self._table(beside), options, pad=False)
-        if len(lines) != len(self._rows) + 2:
-            yield self._table(range(len(self._columns)))
+        if self._width(beside) > options.max_width + 2:
+            for row in self._rows:
+                yield from (self._list(row), Segment.line())
             return
+        lines = console.render_lines(self._table(beside), options, pad=False)
         for line in lines[:2]:
             yield from (*line, Segment.line())
         for row, line in zip(self._rows, lines[2:], strict=True):
@@ -44,6 +46,14 @@ class Listing:
             for place in below:
                 if str(row[place]) != "-":
                     yield Padding(row[place], (0, 0, 0, 4))
+
+    def _list(self, row: Sequence[Text]) -> Table:
+        drawn = Table.grid(padding=(0, 2, 0, 0))
+        drawn.add_column(no_wrap=True)
+        drawn.add_column(overflow="fold")
+        for column, cell in zip(self._columns, row, strict=True):
+            drawn.add_row(Text(column, style="bold"), cell)
+        return drawn
 
     def _width(self, places: Sequence[int]) -> int:
         return sum(2 + max(cell_len(str(row[place])) for row in [self._columns, *self._rows]) for place in places)

@@ -66,7 +66,7 @@ def redrive(
     count = ask.value(settings, "redrive_streams", queue, stream_id, error)
     if stream and not count:
         raise UnknownName(f"stream {stream} has not stopped; `whippletree why {stream}` says how it stands")
-    click.echo(f"redriven: {count} stream{'' if count == 1 else 's'}")
+    click.echo(f"redriven: {console.counted(count, 'stream')}")
 
 
 @click.command()

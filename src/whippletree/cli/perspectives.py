@@ -86,11 +86,11 @@ def rebuild(name: str, no_wait: bool, stream: str | None, application: str | Non
     stands = _ask(Settings.load(**arguments), run)
     generation = f"generation {stands.building_generation} of {name}"
     if no_wait:
-        click.echo(f"{generation} is being built: {stands.rebuild_waiting} events to go")
+        click.echo(f"{generation} is being built: {console.counted(stands.rebuild_waiting, 'event')} to go")
         return
     if stands.rebuild_parked:
         raise NotApplied(
-            f"{generation} is built but for {stands.rebuild_parked} parked streams; "
+            f"{generation} is built but for {console.counted(stands.rebuild_parked, 'parked stream')}; "
             f"`whippletree parked --queue perspective/{name}@{stands.building_generation}` shows them"
         )
     click.echo(f"{generation} is built: compare it, then swap it")
@@ -226,9 +226,10 @@ async def _caught_up(rebuilds: Rebuilds, name: str) -> PerspectiveOverview:
 def _rebuild(one: PerspectiveOverview) -> tuple[str, str]:
     building = "-"
     if one.building_generation is not None:
-        building = f"generation {one.building_generation}: {one.rebuilt:,} events, {one.rebuild_waiting:,} to go"
+        built = console.counted(one.rebuilt, "event")
+        building = f"generation {one.building_generation}: {built}, {one.rebuild_waiting:,} to go"
         building += f", {one.rebuild_sorted:,} sorted by key" if one.rebuild_sorted else ""
-        building += f", {one.rebuild_parked} streams parked" if one.rebuild_parked else ""
+        building += f", {console.counted(one.rebuild_parked, 'stream')} parked" if one.rebuild_parked else ""
     return building, str(one.previous_generation or "-")
 
 

@@ -38,7 +38,7 @@ def list_(as_json: bool, **arguments: str | None) -> None:
 @_REASON
 def pause(name: str, reason: str | None, **arguments: str | None) -> None:
     """Stop a subscriber where it is."""
-    _require(ask.value(Settings.load(**arguments), "pause_subscriber", name, True, reason), name, "runs")
+    _require(ask.value(Settings.load(**arguments), "pause_subscriber", name, True, reason), name, "could be paused")
     click.echo(f"{name} is paused")
 
 

@@ -90,7 +90,9 @@ class Handling:
         for receptor in found.receptors:
             if work.attempts > receptor.retry.attempts:
                 # Counted when it was claimed: every earlier attempt ended its process, or hung.
-                raise CallFailed(receptor, ReceptorFailed(f"no answer to any of {work.attempts - 1} attempts"))
+                raise CallFailed(
+                    receptor, ReceptorFailed(f"each of {work.attempts - 1} attempts ended its process, or hung")
+                )
             try:
                 invocation = receptor.invocation
                 if invocation.asynchronous and not invocation.injected:
