@@ -2,7 +2,6 @@
 CREATE OR REPLACE FUNCTION found_nothing(p_queue text, p_as_of timestamptz)
 RETURNS SETOF wh_work
 LANGUAGE sql IMMUTABLE
-SET search_path FROM CURRENT
 AS $$
   SELECT 'nothing', p_queue, NULL::integer, NULL::uuid, NULL::bigint, NULL::uuid, NULL, NULL, NULL::json, NULL::json,
     NULL::uuid, NULL::uuid, p_as_of, NULL::integer, NULL::bigint, NULL;

@@ -2,10 +2,12 @@
 -- an instance died. What has been ready for long may be the caller's only now.
 CREATE OR REPLACE FUNCTION scan_since(p_instance_id uuid, p_partitions_version bigint, p_ready_since timestamptz)
 RETURNS timestamptz
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 AS $$
-  SELECT COALESCE((
+BEGIN
+  RETURN COALESCE((
     SELECT p_ready_since FROM wh_service_instances
     WHERE instance_id = p_instance_id AND partitions_version = p_partitions_version), '-infinity');
+END;
 $$;
