@@ -74,7 +74,7 @@ async def photograph(directory: Path, event_id: str, environment: dict[str, str]
         "why": [("why", "order-17"), ("why", "order-18"), ("why", "mailer"), ("why", event_id)],
         "mend": [
             ("parked",),
-            ("try", event_id, "examples.screenshots.mended:app"),
+            ("try", "order-217", "examples.screenshots.mended:app"),
             ("skip", "order-17", "--queue", "inbox", "--reason", "sent by lorry", "--yes"),
             ("dead-letters",),
         ],
