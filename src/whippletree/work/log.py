@@ -84,6 +84,16 @@ def not_forgotten(error: BaseException) -> None:
     _maintenance.warning("old message ids could not be forgotten, trying again: %s", error_text(error))
 
 
+def ended_silent_transactions(count: int) -> None:
+    words = "%s transactions of instances that were stopped or cut off are ended"
+    _maintenance.warning(words, count, extra={"ended": count})
+
+
+def silent_transactions_not_ended(error: BaseException) -> None:
+    words = "transactions of instances that were cut off could not be looked for, trying again: %s"
+    _maintenance.warning(words, error_text(error))
+
+
 def callback_raised() -> None:
     """With the traceback of what is being handled."""
     _loop.exception("a callback of a worker raised")
