@@ -33,6 +33,15 @@ def sqlstate(error: BaseException) -> str | None:
     return None if found is None else _state(found)
 
 
+_OUTAGE = ("08", "25006", "53100", "53300", "57P", "58")
+"""Connection lost, read-only since another server took over, disk full, too many connections, shutdown, hardware."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database lacks something or goes away: whatever was tried is not to blame."""
+    return (sqlstate(error) or "").startswith(_OUTAGE)
+
+
 def _of_database(error: BaseException | None) -> BaseException | None:
     """The driver's error: this one, or the one that SQLAlchemy or Django wrapped."""
     if error is None:
