@@ -94,6 +94,11 @@ def silent_transactions_not_ended(error: BaseException) -> None:
     _maintenance.warning(words, error_text(error))
 
 
+def report_refused(count: int, error: BaseException) -> None:
+    words = "the database does not take the end of %s messages, which are let go and tried again: %s"
+    _loop.error(words, count, error_text(error))
+
+
 def callback_raised() -> None:
     """With the traceback of what is being handled."""
     _loop.error("a callback of a worker raised", exc_info=being_handled())
