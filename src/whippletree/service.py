@@ -15,7 +15,7 @@ import asyncpg
 from whippletree import log, telemetry
 from whippletree.app import App
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
-from whippletree.claim.instance import ServiceInstance
+from whippletree.claim.instance import ServiceInstance, new_session_name
 from whippletree.claim.keeper import LeaseKeeper
 from whippletree.claim.session import InstanceSession
 from whippletree.dispatch.handling import Handling
@@ -32,7 +32,7 @@ from whippletree.store.statements import call
 from whippletree.telemetry import Counters, Standing
 from whippletree.work.inbox_receiver import InboxReceiver
 from whippletree.work.loop import LoopSettings, WorkLoop
-from whippletree.work.maintenance import maintain
+from whippletree.work.maintenance import end_silent_transactions, maintain
 from whippletree.work.outbox_worker import OutboxWorker
 from whippletree.work.perspective_worker import PerspectiveWorker
 from whippletree.work.receptor_worker import ReceptorWorker
@@ -74,7 +74,8 @@ class Service:
     def __init__(self, app: App, settings: ServiceSettings | None = None) -> None:
         self.app = app
         self.settings = settings or ServiceSettings()
-        self.instance = ServiceInstance(service_name=app.name)
+        self._session_name = new_session_name(app.name, app.settings.schema)
+        self.instance = ServiceInstance(service_name=app.name, metadata={"session": self._session_name})
         self._counters = Counters()
         self.subscriptions: SubscriptionWorker | None = None
         """Those who follow the feed in this process; None when there are none."""
@@ -123,7 +124,8 @@ class Service:
         async with AsyncExitStack() as stack:
             dsn = await stack.enter_async_context(serving(self.app.settings))
             await prepare(dsn, self.app.settings)
-            pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size))
+            name = {"application_name": self._session_name}
+            pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size, server_settings=name))
             stack.enter_context(self.app.using(pool, self._counters))
             await self._register(pool)
             coordinator = WorkCoordinator(
@@ -166,7 +168,8 @@ class Service:
             work.result()
 
     async def _work(self, loop: WorkLoop, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        beside: list[asyncio.Task[None]] = []
+        ending = end_silent_transactions(pool, loop.coordinator.settings.lease_seconds, schema=self.app.settings.schema)
+        beside = [asyncio.create_task(ending, name="whippletree silent transactions")]
         if "schedule" in self.settings.kinds:
             beside.append(asyncio.create_task(self._store_due(pool), name="whippletree schedule"))
             tidying = maintain(pool, schema=self.app.settings.schema, interval=self.settings.maintenance_interval)

@@ -16,6 +16,7 @@ from tests.scenario import (
     JsonWorker,
     Message,
     RowsWorker,
+    S,
     Told,
     Worker,
     completion,
@@ -116,6 +117,23 @@ async def test_a_late_renewal_counts_while_nobody_has_taken_the_stream(
     await alice.reports(renewal(first), as_of=T0 + minutes(6))
     assert alice.rejected == []
     assert await bob.claims(as_of=T0 + minutes(10)) == []
+
+
+async def test_whoever_keeps_leases_alive_keeps_only_its_own(
+    given: Given, alice: Worker, bob: Worker, db: asyncpg.Connection
+) -> None:
+    """What an instance does from a thread while its event loop is blocked: it may have been blocked for too long."""
+    await given.outbox()
+    await alice.claims()
+    token = "SELECT lease_token FROM wh_active_streams"
+    former = await db.fetchval(token)
+    assert len(await bob.claims(as_of=T0 + minutes(6))) == 1
+    before, keep = await _everything(db), "SELECT keep_alive($1, '{outbox}', ARRAY[$2::uuid], ARRAY[$3::bigint], 60)"
+    for instance, said in ((alice, former), (alice, await db.fetchval(token)), (bob, former)):
+        assert await db.fetchval(keep, instance.instance_id, S, said) == []
+        assert await _everything(db) == before
+    assert await db.fetchval(keep, bob.instance_id, S, await db.fetchval(token)) == [1]
+    assert await _everything(db) != before
 
 
 async def test_a_lost_report_does_not_sink_the_others_of_its_batch(

@@ -32,6 +32,14 @@ def test_an_sql_function_fits_a_screen() -> None:
     assert not {name: length for name, length in lengths.items() if length > 60}
 
 
+def test_rows_that_are_locked_up_to_a_limit_are_picked_once() -> None:
+    """Anywhere but in a MATERIALIZED part a plan may pick again for each row that it joins, and lock more."""
+    for file in files("src/whippletree/sql/functions", suffix=".sql"):
+        source = re.sub("--.*", "", file.read_text(encoding="utf-8"))
+        for limit in re.finditer(r"\bLIMIT\b[^()]*\bFOR (NO KEY )?UPDATE\b", source):
+            assert _opening(source, limit.start()).endswith("AS MATERIALIZED"), name_of(file)
+
+
 def test_no_file_names_a_package_registry_or_a_path_of_one_machine() -> None:
     found = {name_of(file): FOREIGN.findall(file.read_text(encoding="utf-8")) for file in everything()}
     assert not {name: matches for name, matches in found.items() if matches}
@@ -47,6 +55,16 @@ def test_what_is_logged_is_said_in_the_files_for_it() -> None:
     speaking = [file for file in files("src", suffix=".py") if "logging.getLogger(" in file.read_text(encoding="utf-8")]
     # The command decides where the log goes.
     assert {name_of(file) for file in speaking if file.name != "log.py"} == {"src/whippletree/cli/run.py"}
+
+
+def _opening(source: str, place: int) -> str:
+    """What stands before the parenthesis that a place of a source is in."""
+    depth = 0
+    for at in range(place - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(source[at], 0)
+        if depth < 0:
+            return source[:at].rstrip()
+    return ""
 
 
 def _lines(file: Path) -> list[str]:

@@ -169,7 +169,7 @@ class Proof:
     async def _terminate(self) -> None:
         connection = await asyncpg.connect(self._dsn)
         pids = await connection.fetch(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'whippletree' AND pid <> pg_backend_pid()"
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'whippletree%' AND pid <> pg_backend_pid()"
         )
         for row in self._rng.sample(pids, min(2, len(pids))):
             await connection.fetchval("SELECT pg_terminate_backend($1)", row[0])

@@ -18,7 +18,15 @@ from whippletree.store.roles import RoleKind
 
 AS_THE_CALLER = {
     # They end sessions, take session locks or compute; the owner's rights would let a caller end anybody's session.
-    *("end_lost_calls", "take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
+    *(
+        "end_lost_calls",
+        "end_silent_transactions",
+        "take_session_lock",
+        "holds_session_lock",
+        "session_lock_key",
+        "lock_key",
+        "wake_channel",
+    ),
     *("stream_id_of", "partition_of", "require_read_committed", "enter_subscriber", "stand_by", "take_subscribers"),
     *("release_subscribers", "subscriber_lock", "subscriber_locks", "subscriber_channel", "feed_channel"),
     # Views ask these, and a view has its reader's rights to functions. They compute.

@@ -20,7 +20,7 @@ from whippletree.message.upcast import Upcasters
 from whippletree.settings import Dsn
 from whippletree.store.database import translated
 from whippletree.store.event_store import EventStore
-from whippletree.store.feed import Feed
+from whippletree.store.feed import Chosen, Feed
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
@@ -252,6 +252,18 @@ async def test_a_restored_database_numbers_what_comes_though_other_transactions_
     assert await feed.last_number() == 1
     await store.append("a", [event("AfterRestore")])
     assert told(await feed.read_all()) == [(1, "Numbered"), (2, "AfterRestore")]
+
+
+async def test_a_reader_does_not_pass_numbers_that_are_not_given_out_yet(store: EventStore, feed: Feed) -> None:
+    """It was told of them by a server that another has replaced, which did not get the last events."""
+    await store.append("a", [event("A1"), event("A2")])
+    assert await feed.last_number() == 2
+    for chosen in (Chosen(), Chosen(types=["A1"]), Chosen(types=["other"])):
+        assert (await feed.page(0, 10, chosen, 100)).through == 2
+        assert (await feed.page(2, 10, chosen, 100)).through == 2
+    assert (await feed.page(5, 10, Chosen(), 100)).through == 5
+    assert (await feed.page(0, 1, Chosen(), 100)).through == 1
+    assert (await feed.page(0, 10, Chosen(), 1)).through == 1
 
 
 async def test_hundreds_of_overlapping_writers_lose_and_invert_nothing(

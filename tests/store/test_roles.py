@@ -46,7 +46,7 @@ WORKING = STORING | {
         "stream_names",
     ),
     *("register_perspective_tables", "enter_generation", "live_writes", "feed_rebuilds", "sort_events", "read_sorted"),
-    *("end_lost_calls", "resume_claims", "finished_messages"),
+    *("end_lost_calls", "resume_claims", "finished_messages", "end_silent_transactions", "is_heard_of"),
     *("take_session_lock", "holds_session_lock", "session_lock_key", "lock_key", "wake_channel"),
     *("number_events", "last_number", "read_feed", "register_subscriber", "hold_subscriber", "require_epoch"),
     *("advance_subscriber", "fail_subscriber", "record_subscriber", "leave_subscriber", "require_read_committed"),

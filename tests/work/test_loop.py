@@ -128,6 +128,61 @@ async def test_lost_connections_are_survived_and_nothing_is_done_twice(pool: Poo
     assert hands.gone == []
 
 
+_SLOW = """
+CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END; $$;
+CREATE TRIGGER slow BEFORE DELETE ON wh_messages FOR EACH ROW EXECUTE FUNCTION public.take_time();
+"""
+_REFUSE = """
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF OLD.payload::text = '77' THEN
+    RAISE EXCEPTION 'not this one' USING ERRCODE = '22000';
+  END IF;
+  RETURN OLD;
+END;
+$$;
+CREATE TRIGGER refuse BEFORE DELETE ON wh_messages FOR EACH ROW EXECUTE FUNCTION public.refuse();
+"""
+
+
+async def test_what_the_database_has_no_time_for_at_once_is_handed_in_by_portions(
+    dsn: Dsn, db: asyncpg.Connection
+) -> None:
+    """Else the list of what is to be reported would only grow, and nothing of it would ever be taken."""
+    await stored(db, 250, streams=250)
+    await db.execute(_SLOW)
+    hands = Hands(room=250)
+    limit = {"statement_timeout": "1s"}
+    async with (
+        asyncpg.create_pool(dsn.reveal(), min_size=0, max_size=4, server_settings=limit) as pool,
+        Running(pool, hands, {})() as loop,
+    ):
+        await until(lambda: left_is(db, 0))
+        await until(lambda: len(loop.coordinator.held) == 0)
+    assert len(hands.taken) == 250
+    assert hands.gone == []
+
+
+async def test_a_report_that_the_database_refuses_does_not_take_the_others_with_it(
+    pool: Pool, db: asyncpg.Connection
+) -> None:
+    await stored(db, 100, streams=100)
+    await db.execute(_REFUSE)
+    hands = Hands(room=100)
+    async with Running(pool, hands, {})() as loop:
+        await until(lambda: left_is(db, 1))
+        await until(lambda: len(loop.coordinator.held) == 0)
+        await stored(db, 10)
+        await until(lambda: left_is(db, 1))
+    assert [rejection.reason for rejection in hands.gone] == [LEASE_LOST]
+    assert await db.fetchval("SELECT payload FROM wh_messages") == "77"
+
+
+async def left_is(db: asyncpg.Connection, count: int) -> bool:
+    return await left(db) == count
+
+
 async def test_an_evicted_instance_loses_everything_and_joins_again_under_a_new_id(
     pool: Pool, db: asyncpg.Connection
 ) -> None:

@@ -85,6 +85,26 @@ async def test_a_message_that_fails_in_a_group_takes_no_other_with_it(
     assert (parked["error"], parked["parked"]) == ("ValueError: unlucky", True)
 
 
+async def test_no_transaction_has_more_than_fifty_messages(app: wt.App, db: asyncpg.Connection) -> None:
+    """Each may need a savepoint, and more than 64 in one transaction make every snapshot of the server slow."""
+    await db.execute("CREATE TABLE public.effects (transaction xid8 DEFAULT pg_current_xact_id(), number integer)")
+    raised: list[int] = []
+
+    @app.receptor(retry=QUICK)
+    async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+        if command.number == 0 and not raised:
+            raised.append(0)
+            raise ValueError("from now on there are savepoints")
+        await tx.execute("INSERT INTO public.effects (number) VALUES ($1)", command.number)
+
+    async with running(app, settings(transactions=1)):
+        await app.publish_all([Reserve(f"order-{n % 4}", n) for n in range(400)])
+        await drained(db)
+    sizes = await db.fetch("SELECT count(*) AS size FROM public.effects GROUP BY transaction")
+    assert sum(row["size"] for row in sizes) == 400
+    assert max(row["size"] for row in sizes) <= 50
+
+
 async def test_what_a_group_cannot_commit_is_committed_one_by_one(
     app: wt.App, db: asyncpg.Connection, effects: None
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from whippletree.message.ids import InstanceId, new_instance_id
 
@@ -23,3 +25,12 @@ class ServiceInstance:
     def reborn(self) -> ServiceInstance:
         """The same process under a new id: how an evicted instance joins again."""
         return ServiceInstance(service_name=self.service_name, metadata=self.metadata)
+
+
+def new_session_name(service_name: str, schema: str) -> str:
+    """What the sessions of one process are called in the database, as `metadata["session"]` of its instance says.
+
+    By it the others find what a process that was stopped or cut off has left open: see end_silent_transactions.sql.
+    """
+    scope = hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()[:8]
+    return f"whippletree {service_name[:28]} {scope}{uuid4().hex[:12]}"

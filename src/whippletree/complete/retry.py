@@ -8,12 +8,14 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from whippletree.dispatch.policy import OnPoison, Retry
+from whippletree.message.outcome import Verdict
 
 
 class Next(Enum):
     """What is next for a message that failed."""
 
     RETRY = auto()
+    POSTPONE = auto()
     PARK = auto()
     SKIP = auto()
 
@@ -23,6 +25,11 @@ class Decision(NamedTuple):
 
     next: Next
     retry_seconds: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """In the words of the database, which has none for a skip: that is a completion."""
+        return {Next.RETRY: Verdict.RETRY, Next.POSTPONE: Verdict.POSTPONE}.get(self.next, Verdict.PARK)
 
 
 def decide(
@@ -34,6 +41,8 @@ def decide(
     scatter: Callable[[float, float], float] = random.uniform,
 ) -> Decision:
     """The decision on a message that failed with `error` at its attempt number `attempts`."""
+    if (pause := retry.postponed_by(error, scatter)) is not None:
+        return Decision(Next.POSTPONE, pause)
     pause = retry.again_after(error, attempts, scatter)
     if pause is not None:
         return Decision(Next.RETRY, pause)

@@ -71,6 +71,9 @@ class Folded:
         """Stop before an event, and try it again as the perspective wants it. What came before it is kept."""
         self.park(version, error)
         self.cause = cause
+        if (pause := retry.postponed_by(cause)) is not None:
+            self.verdict, self.retry_seconds = Verdict.POSTPONE, pause
+            return
         # Of what was handed out only the first event has been tried before.
         attempts = self.work.attempts if version == self.work.checkpoint + 1 else 1
         self.retry_seconds = retry.again_after(cause, attempts)

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from whippletree.dispatch.error_text import is_outage
 from whippletree.errors import InvalidSetting
+
+_LONGEST_OUTAGE_PAUSE = 10.0
+"""Seconds between two attempts while the database lacks something, at most."""
 
 
 class OnPoison(StrEnum):
@@ -67,4 +71,14 @@ class Retry:
         if not self.allows(error) or attempts >= self.attempts:
             return None
         pause = self.pause(attempts)
+        return scatter(pause / 2, pause)
+
+    def postponed_by(
+        self, error: BaseException, scatter: Callable[[float, float], float] = random.uniform
+    ) -> float | None:
+        """Seconds until what the database could not do is tried again, without counting; None when the error says
+        nothing of the database, or is one that this policy does not try again after."""
+        if not is_outage(error) or not self.allows(error):
+            return None
+        pause = min(self.longest_pause, _LONGEST_OUTAGE_PAUSE)
         return scatter(pause / 2, pause)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whippletree.dispatch import log
+from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.transport import PublishOutcome, PublishResult, Transport, unavailable
 from whippletree.errors import PublishFailed
 from whippletree.message.envelope import ClaimedMessage, Queue
@@ -40,7 +41,7 @@ async def publish(transport: Transport, messages: Sequence[ClaimedMessage]) -> P
     except Exception as error:
         # A transport that raises has a fault of its own; its messages must not pay for that.
         log.transport_raised()
-        results = [unavailable(f"{type(error).__name__}: {error}")] * len(messages)
+        results = [unavailable(error_text(error))] * len(messages)
     outcomes: list[Outcome] = []
     ended: set[object] = set()
     published = 0

@@ -78,7 +78,11 @@ class Feed:
             return int(await self._connections.fetchval(self._last_number))
 
     async def page(self, after: int, last: int, chosen: Chosen, limit: int) -> FeedPage:
-        """The next events after a number, of those up to `last`. Looks at a part only when few are chosen."""
+        """The next events after a number, of those up to `last`. Looks at a part only when few are chosen.
+
+        It does not go beyond what is there: the server that said `last` may have been replaced by one that has fewer,
+        and gives the same numbers to other events.
+        """
         through = min(last, after + _STEP)
         with translated():
             rows = await self._connections.fetch(
@@ -90,7 +94,12 @@ class Feed:
                 limit,
             )
         events = [NumberedEvent(row[0], self._upcasters.lift(StoredEvent(*row[1:]))) for row in rows]
-        return FeedPage(events=events, through=events[-1].number if len(events) == limit else through)
+        reached = events[-1].number if events else after
+        if len(events) < limit and reached < through:
+            with translated():
+                there = await self._connections.fetchval(self._last_number)
+            reached = max(reached, min(through, there))
+        return FeedPage(events=events, through=reached)
 
     async def read_all(
         self,

@@ -224,8 +224,7 @@ class CommitGroups:
             await self._give_up(work, text, connection)
             completed(progress, attempt, work, NewMessages())
             return
-        verdict = Verdict.RETRY if decision.next is Next.RETRY else Verdict.PARK
-        stop(progress, attempt, work, failed.error, verdict, decision.retry_seconds)
+        stop(progress, attempt, work, failed.error, decision.verdict, decision.retry_seconds)
 
     async def _give_up(self, work: Work, reason: str, connection: Connection) -> None:
         await connection.execute(self._set_aside, work.queue, work.stream_id, work.version, work.attempts, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from whippletree.dispatch.error_text import error_text
+from whippletree.dispatch.error_text import being_handled, error_text, without_details
 from whippletree.dispatch.handling import Work
 
 _log = logging.getLogger("whippletree.receptors")
@@ -18,7 +18,7 @@ _receiver = logging.getLogger("whippletree.receiver")
 
 
 def receptor_failed(receptor: str, work: Work, error: BaseException, following: str) -> None:
-    """With the traceback, which is for the log only: what is stored has no contents."""
+    """With the traceback."""
     _log.warning(
         "receptor %s failed on %s at attempt %s (%s): %s",
         receptor,
@@ -26,7 +26,7 @@ def receptor_failed(receptor: str, work: Work, error: BaseException, following: 
         work.attempts,
         following,
         error_text(error),
-        exc_info=error,
+        exc_info=without_details(error),
         extra=_fields(work, receptor=receptor, next=following),
     )
 
@@ -65,7 +65,7 @@ def subscriber_lost(name: str, error: BaseException) -> None:
 
 def subscriber_stopped(name: str) -> None:
     """With the traceback of what is being handled."""
-    _subscribers.exception("subscriber %s stopped", name)
+    _subscribers.error("subscriber %s stopped", name, exc_info=being_handled())
 
 
 def subscriber_not_left(name: str, error: BaseException) -> None:
@@ -84,9 +84,24 @@ def not_forgotten(error: BaseException) -> None:
     _maintenance.warning("old message ids could not be forgotten, trying again: %s", error_text(error))
 
 
+def ended_silent_transactions(count: int) -> None:
+    words = "%s transactions of instances that were stopped or cut off are ended"
+    _maintenance.warning(words, count, extra={"ended": count})
+
+
+def silent_transactions_not_ended(error: BaseException) -> None:
+    words = "transactions of instances that were cut off could not be looked for, trying again: %s"
+    _maintenance.warning(words, error_text(error))
+
+
+def report_refused(count: int, error: BaseException) -> None:
+    words = "the database does not take the end of %s messages, which are let go and tried again: %s"
+    _loop.error(words, count, error_text(error))
+
+
 def callback_raised() -> None:
     """With the traceback of what is being handled."""
-    _loop.exception("a callback of a worker raised")
+    _loop.error("a callback of a worker raised", exc_info=being_handled())
 
 
 def rejoining(error: BaseException, lost: int, instance_id: object) -> None:
@@ -110,12 +125,12 @@ def transport_down(reason: str) -> None:
 
 
 def transport_still_down(error: BaseException) -> None:
-    _transport.info("the transport is still down: %s", error)
+    _transport.info("the transport is still down: %s", error_text(error))
 
 
 def transport_raised() -> None:
     """With the traceback of what is being handled."""
-    _transport.exception("the transport raised instead of answering")
+    _transport.error("the transport raised instead of answering", exc_info=being_handled())
 
 
 def transport_back() -> None:
@@ -160,7 +175,8 @@ def perspectives_wait(error: BaseException) -> None:
 
 def perspective_raised(perspective: str, streams: int) -> None:
     """With the traceback of what is being handled."""
-    _perspectives.exception("Error processing perspective checkpoints: %s, %s streams", perspective, streams)
+    words = "Error processing perspective checkpoints: %s, %s streams"
+    _perspectives.error(words, perspective, streams, exc_info=being_handled())
 
 
 def perspective_failed(perspective: str, stream_id: object, reason: str) -> None:

@@ -16,10 +16,11 @@ from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.held import LEASE_LOST, Run, rejections_of
 from whippletree.claim.wake import WakeListener
-from whippletree.errors import InstanceEvicted, SchemaMismatch, StoreError
+from whippletree.errors import InstanceEvicted, SchemaMismatch, StoreError, StoreUnavailable
 from whippletree.message.envelope import worked_as
 from whippletree.message.outcome import Outcome, Rejection
 from whippletree.work import log
+from whippletree.work.portions import Portions
 from whippletree.work.worker import Worker
 
 HELD_TOO_LONG = "held longer than any lease is renewed"
@@ -67,6 +68,7 @@ class WorkLoop:
         self._stir = asyncio.Event()
         self._grace: float | None = None
         self._outcomes: list[Outcome] = []
+        self._portions = Portions()
         self._reached = self._asked = self._asleep = False
         self._pause = self.settings.first_pause
         self._renewal_due = 0.0
@@ -99,14 +101,19 @@ class WorkLoop:
         outcomes, self._outcomes = self._outcomes, []
         for worker in self._workers:
             outcomes.extend(worker.outcomes())
+        now, later = self._portions.split(outcomes)
         try:
-            batch = await self._exchange(outcomes, claim)
+            # Nothing is claimed while there is still something to report.
+            batch = await self._exchange(now, claim and not later)
         except InstanceEvicted as error:
             self._rejoin(error)
             return None
         except StoreError as error:
             if isinstance(error, SchemaMismatch):
                 raise
+            if not isinstance(error, StoreUnavailable) and self._portions.refused(len(now)):
+                self._give_up(now, error)
+                outcomes = later
             # Handed in again as it was: the coordinator finds out what of it was taken.
             self._outcomes = outcomes + self._outcomes
             await self._back_off(error)
@@ -115,6 +122,10 @@ class WorkLoop:
         self.not_ready = 0
         self._reached = True
         self._pause = self.settings.first_pause
+        self._portions.accepted()
+        if later:
+            self._outcomes = later + self._outcomes
+            self._stir.set()
         self._tell(batch.rejected)
         for worker in self._workers:
             worker.take(batch)
@@ -169,6 +180,15 @@ class WorkLoop:
             queues = worker.wants()
             if mine := [one for one in lost if one.queue is None or worked_as(one.queue) in queues]:
                 worker.lost(mine)
+
+    def _give_up(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
+        """Let go of work whose end the database does not take: its lease runs out, and it is tried again."""
+        reports = self.coordinator.held.resolve(outcomes, ())
+        runs = {*reports.completed, *reports.failed, *reports.released}
+        lost = [rejection for run in runs for rejection in rejections_of(run, "report")]
+        log.report_refused(len(lost), error)
+        self.coordinator.held.forget(runs)
+        self._tell(lost)
 
     def _rejoin(self, error: InstanceEvicted) -> None:
         lost = self.coordinator.rejoin()

@@ -233,8 +233,8 @@ class ReceptorWorker:
             lane.work.popleft()
             lane.handled = Handled(work, receptor, given_up=error_text(failed.error))
             return
-        verdict = Verdict.RETRY if decision.next is Next.RETRY else Verdict.PARK
-        self._fail(lane, failure(work, failed.error, verdict=verdict, retry_seconds=decision.retry_seconds))
+        ended = failure(work, failed.error, verdict=decision.verdict, retry_seconds=decision.retry_seconds)
+        self._fail(lane, ended)
 
     def _fail(self, lane: Lane, outcome: Outcome) -> None:
         self._count(lane, "failed", 1)

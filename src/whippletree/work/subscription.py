@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
-from whippletree.complete.retry import decide
+from whippletree.complete.retry import Next, decide
 from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.policy import OnPoison
 from whippletree.dispatch.subscriber import Follower
@@ -147,8 +147,7 @@ class Subscription:
         if self._passed > self.checkpoint and self._save_in() <= 0:
             await self._save()
         waiting = head.listening and not head.hurried
-        before = self.state, self._waiting
-        if before != (SubscriptionState.LIVE, waiting):
+        if (self.state, self._waiting) != (SubscriptionState.LIVE, waiting):
             # An append that looked just before this was committed has seen nobody waiting: look once more.
             await self._now(SubscriptionState.LIVE, waiting=waiting)
             head.last = max(head.last, await self._feed.last_number())
@@ -225,8 +224,9 @@ class Subscription:
 
     async def _failed(self, number: int, error: Exception | None) -> None:
         self.failures += 1
-        attempts = self.attempts + (error is not None)
-        delay = None if error is None else decide(self.follower.retry, OnPoison.PARK, error, attempts).retry_seconds
+        decision = None if error is None else decide(self.follower.retry, OnPoison.PARK, error, self.attempts + 1)
+        attempts = self.attempts + (decision is not None and decision.next is not Next.POSTPONE)
+        delay = None if decision is None else decision.retry_seconds
         words = "its process ended each time that it was tried" if error is None else error_text(error)
         await self._row.fail(self.epoch, number, attempts, words, delay)
         self.attempts = attempts

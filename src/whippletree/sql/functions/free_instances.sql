@@ -20,7 +20,7 @@ AS $$
     RETURNING s.stream_id
   )
   UPDATE wh_service_instances i SET partitions_version = i.partitions_version + 1
-  FROM (SELECT instance_id FROM wh_service_instances FOR NO KEY UPDATE SKIP LOCKED) reachable
-  WHERE i.instance_id = reachable.instance_id AND EXISTS (SELECT FROM freed);
+  FROM (SELECT instance_id FROM wh_service_instances WHERE EXISTS (SELECT FROM freed) FOR NO KEY UPDATE SKIP LOCKED) reachable
+  WHERE i.instance_id = reachable.instance_id;
   SELECT wake_waiting_instances();
 $$;

@@ -16,7 +16,7 @@ BEGIN
     'row_of', 'lock_for_folding', 'take_over_streams', 'followed_through', 'take_over_follower',
     'keep_from_appends', 'stream_names', 'save_checkpoints', 'unworked_perspectives',
     -- What happened to a call whose answer was lost.
-    'end_lost_calls', 'resume_claims', 'finished_messages',
+    'end_lost_calls', 'resume_claims', 'finished_messages', 'end_silent_transactions', 'is_heard_of',
     -- The session lock and waking. These act as the caller: they may end its own sessions and nobody else's.
     'take_session_lock', 'holds_session_lock', 'session_lock_key', 'lock_key', 'wake_channel']);
   PERFORM grant_functions(p_role, ARRAY['number_events', 'last_number', 'read_feed', 'register_subscriber',

@@ -31,11 +31,11 @@ BEGIN
   v_busy := ARRAY(
     SELECT DISTINCT s.partition_number FROM wh_active_streams s
     WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
-  -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time. Asked only by one
-  -- that has something to hand over: to lock a row is to write.
-  v_reachable := ARRAY(SELECT i.instance_id FROM wh_service_instances i WHERE i.instance_id = ANY (v_members)
-    AND EXISTS (SELECT FROM wh_partitions p WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share)
-    FOR NO KEY UPDATE OF i SKIP LOCKED);
+  -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time. Only those are
+  -- locked for whom there is something: to lock a row is to write, and keeps its instance from its own heartbeat.
+  v_reachable := ARRAY(SELECT i.instance_id FROM wh_service_instances i WHERE i.instance_id IN (
+    SELECT v_members[p.partition_number % v_count + 1] FROM wh_partitions p WHERE p.instance_id = p_instance_id
+      AND p.partition_number % v_count <> v_share) FOR NO KEY UPDATE OF i SKIP LOCKED);
   WITH handed AS (
     -- With a limit in force the taker counts for itself, so the partition is only let go.
     UPDATE wh_partitions p

@@ -23,6 +23,9 @@ BEGIN
       p_session_locked, p_queues);
   ELSIF p_as_of NOT BETWEEN v_last AND v_last + interval '1 second' OR v_session_locked <> p_session_locked
     OR NOT p_queues <@ v_queues THEN
+    IF v_last > p_as_of + interval '1 minute' THEN
+      PERFORM follow_clock(p_as_of);
+    END IF;
     UPDATE wh_service_instances
     SET last_heartbeat_at = p_as_of, session_locked = p_session_locked,
       queues = ARRAY(SELECT unnest(v_queues) UNION SELECT unnest(p_queues))
