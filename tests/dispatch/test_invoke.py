@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,6 +121,28 @@ def test_a_wrong_signature_says_what_to_write(
     with pytest.raises(InvalidSetting) as refused:
         read(function)
     assert advice in str(refused.value)
+
+
+async def test_what_it_awaited_and_was_cancelled_is_a_failure_but_its_own_cancellation_goes_on(
+    read: Callable[..., Invocation], providers: Providers
+) -> None:
+    began = asyncio.Event()
+
+    async def waits(event: Placed) -> None:
+        waiting = asyncio.create_task(asyncio.Event().wait())
+        if event.number == 1:
+            waiting.cancel()
+        began.set()
+        await waiting
+
+    with pytest.raises(RuntimeError, match="something that it awaited was cancelled"):
+        await read(waits)(Placed(1), around(), providers)
+    began.clear()
+    calling = asyncio.create_task(read(waits)(Placed(2), around(), providers))
+    await began.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
+    assert calling.cancelled()
 
 
 def test_a_provider_is_a_function_of_a_type_of_the_users_own(providers: Providers) -> None:

@@ -13,6 +13,7 @@ import whippletree as wt
 from tests.conftest import Connect
 from tests.waiting import until
 from tests.work.shop import QUICK, Placed, Reserve, Reserved, drained, new_app, running, settings
+from whippletree.service import Service
 from whippletree.settings import Dsn
 
 
@@ -322,6 +323,40 @@ async def test_a_receptor_that_returns_nonsense_fails(app: wt.App, db: asyncpg.C
         await app.publish(Reserve("order-1"))
         await drained(db)
     assert "int is not registered" in await db.fetchval("SELECT error FROM wh_active_streams")
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_receptor_for_which_something_was_cancelled_fails_like_any_other(
+    app: wt.App, db: asyncpg.Connection, transactional: bool
+) -> None:
+    async def interrupted(command: Reserve) -> None:
+        waiting = asyncio.create_task(asyncio.Event().wait())
+        waiting.cancel()
+        await waiting
+
+    async def in_a_transaction(command: Reserve, tx: wt.Transaction) -> None:
+        await interrupted(command)
+
+    app.receptor(retry=QUICK, name="reserve")(in_a_transaction if transactional else interrupted)
+    async with running(app, settings(concurrency=1, transactions=1)):
+        await app.publish_all([Reserve("order-1"), Reserve("order-2")])
+        parked = "SELECT error FROM wh_active_streams WHERE ready_at = 'infinity'"
+        await until(lambda: db.fetchval(f"SELECT count(*) = 2 FROM ({parked}) parked"))
+    assert {row["error"] for row in await db.fetch(parked)} == {"RuntimeError: something that it awaited was cancelled"}
+
+
+async def test_an_instance_does_not_go_on_without_one_of_its_tasks(app: wt.App, db: asyncpg.Connection) -> None:
+    class Ended(BaseException):
+        pass
+
+    @app.receptor
+    async def reserve(command: Reserve) -> None:
+        raise Ended
+
+    with pytest.raises(Ended):
+        async with asyncio.timeout(60), Service(app, settings()).running() as work:
+            await app.publish(Reserve("order-1"))
+            await asyncio.wait([work])
 
 
 async def test_a_scheduled_command_is_handled_when_it_is_due(app: wt.App, db: asyncpg.Connection) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 from whippletree.dispatch.context import Context, idempotency_key
-from whippletree.dispatch.invoke import Providers, Surroundings
+from whippletree.dispatch.invoke import Providers, Surroundings, failed_by
 from whippletree.dispatch.policy import Effects
 from whippletree.dispatch.receptor import Receptor, Receptors
 from whippletree.dispatch.routing import shape_of
@@ -101,6 +102,8 @@ class Handling:
                     result = await invocation(
                         found.message, _around(work, receptor, transaction), self._providers, threads
                     )
+            except asyncio.CancelledError as cancelled:
+                raise CallFailed(receptor, failed_by(cancelled)) from cancelled
             except Exception as error:
                 raise CallFailed(receptor, error) from error
             if result is not None:

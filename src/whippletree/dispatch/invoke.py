@@ -72,12 +72,24 @@ class Invocation:
         self, message: Any, around: Surroundings, providers: Providers, threads: Executor | None = None
     ) -> Any:
         """Call the function; a plain `def` runs in a thread, so that it does not stop the others."""
-        arguments = {name: await _value(asked, around, providers) for name, asked in self.injected}
-        if self.asynchronous:
-            return await self.function(message, **arguments)
-        # With its context, so that a trace goes on in the thread.
-        call = functools.partial(contextvars.copy_context().run, self.function, message, **arguments)
-        return await asyncio.get_running_loop().run_in_executor(threads, call)
+        try:
+            arguments = {name: await _value(asked, around, providers) for name, asked in self.injected}
+            if self.asynchronous:
+                return await self.function(message, **arguments)
+            # With its context, so that a trace goes on in the thread.
+            call = functools.partial(contextvars.copy_context().run, self.function, message, **arguments)
+            return await asyncio.get_running_loop().run_in_executor(threads, call)
+        except asyncio.CancelledError as cancelled:
+            raise failed_by(cancelled) from cancelled
+
+
+def failed_by(cancelled: asyncio.CancelledError) -> Exception:
+    """How a function has failed that let the cancellation of something it awaited through. A cancellation that is meant
+    for the task which called it goes on."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise cancelled
+    return RuntimeError("something that it awaited was cancelled")
 
 
 def read_signature(

@@ -1,9 +1,8 @@
 """Calls receptors: for received messages, and for stored events.
 
 Two kinds of tasks do the work. Callers take streams whose next message needs no transaction of ours; many run at once,
-because they mostly wait for something outside. Committers take what needs one: receptors that ask for a transaction,
-and the ends of those that returned messages, acted outside or gave up; each holds one connection. A stream passes
-between the two as its messages demand, and is with one of them at a time: that is its order.
+for they mostly wait. Committers take what needs one: receptors that ask for it, and the ends of those that returned
+messages, acted outside or gave up; each holds one connection. A stream is with one at a time: that is its order.
 """
 
 from __future__ import annotations
@@ -82,6 +81,8 @@ class ReceptorWorker:
         self._tasks += [asyncio.create_task(self._commit_forever()) for _ in range(self.settings.transactions)]
 
     def wants(self) -> Mapping[str, int]:
+        for task in () if self._stopping else filter(asyncio.Task.done, self._tasks):
+            task.result()  # It raises: an instance does not go on with half of its work, silently.
         return {queue: 0 if self._stopping else room.free() for queue, room in self._rooms.items()}
 
     def take(self, batch: WorkBatch) -> None:
@@ -152,10 +153,9 @@ class ReceptorWorker:
             self._committers.put_nowait(lane)
 
     def _resume_settled(self) -> None:
-        if self._unsettled:
-            lanes, self._unsettled = self._unsettled, []
-            for lane in lanes:
-                self._pass_on(lane)
+        lanes, self._unsettled = self._unsettled, []
+        for lane in lanes:
+            self._pass_on(lane)
 
     def _put_away(self, lane: Lane) -> None:
         """Nothing is left of a lane but what is to be reported."""
