@@ -37,6 +37,14 @@ class Account:
 Fold: TypeAlias = Callable[[Account | None, Bought], Account | None]
 
 
+def account(row: Account | None, event: Bought) -> Account | None:
+    """What a customer has bought, in order. A total of nothing closes the account."""
+    if event.total == 0:
+        return None
+    row = row or Account((), 0)
+    return Account((*row.orders, event.order), row.total + event.total)
+
+
 class Shop:
     def __init__(self, pool: Pool, fold: Fold) -> None:
         self.pool = pool

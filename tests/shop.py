@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
+from tests.scenario import S
 from tests.waiting import until
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -117,6 +118,22 @@ class Shop:
 
     async def append(self, stream: UUID | str, *events: Any, on: Any = None) -> Receipt:
         return await self.store.append(stream, [self.event(event) for event in events], on=on)
+
+    async def changes_while(self, perspective: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """Change order S forty times, with an instance at work, and do something else again and again until the end."""
+
+        async def change() -> None:
+            for total in range(1, 41):
+                receipt = await self.append(S, OrderChanged(S, total))
+            await receipt.applied(perspective, timeout=60)
+
+        async with self.worker().running():
+            changing = asyncio.create_task(change())
+            try:
+                while not changing.done():
+                    await asyncio.wait_for(meanwhile(), 60)
+            finally:
+                await asyncio.wait_for(changing, 60)
 
     def event(self, event: Any) -> NewEvent:
         known = self.types.of(event)

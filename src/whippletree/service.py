@@ -148,7 +148,7 @@ class Service:
                 transport = await stack.enter_async_context(self.app.outside.factory(pool, coordinator))
                 workers += self._outbox_worker(transport)
                 self._receiver = self._inbox_receiver(transport, pool)
-            if followers := self._followers():
+            if followers := self.followers():
                 self.subscriptions = SubscriptionWorker(
                     pool, session, self.instance.instance_id, followers, schema=self.app.settings.schema
                 )
@@ -260,7 +260,8 @@ class Service:
             PerspectiveRunner(self.app.folder(), pool, coordinator), coordinator, counters=self._counters
         )
 
-    def _followers(self) -> list[Follower]:
+    def followers(self) -> list[Follower]:
+        """Those of this program who follow the feed."""
         app, kinds = self.app, self.settings.kinds
         followers: list[Follower] = list(app.subscribers.values()) if "subscribers" in kinds else []
         if "perspectives" in kinds:

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.accounts import Account, Bought
+from tests.accounts import Account, account
 from tests.accounts import Shop as Accounts
 from tests.cli.conftest import Command
 from tests.scenario import S
@@ -143,26 +143,12 @@ async def test_the_row_of_one_stream_is_made_anew_by_the_program(
 
 
 KEY_PROGRAM = """
-from dataclasses import dataclass
 import whippletree as wt
+from tests.accounts import Bought, account
 
 app = wt.App("shop")
-
-@app.event(stream="order")
-@dataclass(frozen=True)
-class Bought:
-    order: str
-    customer: str
-    total: int
-
-@dataclass(frozen=True)
-class Account:
-    orders: tuple[str, ...]
-    total: int
-
-@app.perspective(key=lambda event: event.customer)
-def account(row: Account | None, event: Bought) -> Account:
-    return Account((), event.total + (row.total if row else 0))
+app.event(stream="order")(Bought)
+app.perspective(key=lambda event: event.customer)(account)
 """
 
 
@@ -171,7 +157,7 @@ async def test_the_row_of_one_key_is_made_anew_by_the_program(
 ) -> None:
     (tmp_path / "key_program.py").write_text(KEY_PROGRAM)
     monkeypatch.chdir(tmp_path)
-    accounts = Accounts(pool, total)
+    accounts = Accounts(pool, account)
     live, rows = await accounts.opens()
     async with running(dsn, live):
         for order in ("order-1", "order-2"):
@@ -181,10 +167,6 @@ async def test_the_row_of_one_key_is_made_anew_by_the_program(
     command = ("perspectives", "rebuild", "account", "--app", "key_program:app", "--stream")
     done = await whippletree(*command, "Ada")
     assert done.stdout == "the row of Ada in account is made anew\n", done.stderr
-    assert await rows.find() == [Account((), 4)]
+    assert await rows.find() == [Account(("order-1", "order-2"), 4)]
     unknown = await whippletree(*command, "nobody")
     assert (unknown.returncode, "has the key nobody" in unknown.stderr) == (2, True)
-
-
-def total(row: Account | None, event: Bought) -> Account:
-    return Account((), event.total + (row.total if row else 0))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -13,7 +9,7 @@ import asyncpg
 import pytest
 
 import whippletree as wt
-from tests.cli.conftest import PROGRAM, Done
+from tests.cli.conftest import Done, run
 from tests.work.shop import Placed, Reserve, new_app
 from whippletree.settings import Dsn
 from whippletree.testing.draining import NotDrained, drained
@@ -63,16 +59,7 @@ async def stopped(dsn: Dsn, db: asyncpg.Connection) -> dict[str, UUID]:
 
 async def trying(thing: object, dsn: Dsn, place: Path, options: str = "", transaction: str = "") -> Done:
     (place / "today.py").write_text(MODULE.replace("{options}", options).replace("{transaction}", transaction))
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", PROGRAM, "try", str(thing), "today:app"],
-        env=os.environ | {"WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return await run(dsn, "try", str(thing), "today:app", place=place)
 
 
 async def test_rows_and_messages_are_shown_and_nothing_is_left(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -14,7 +10,7 @@ import asyncpg
 import pytest
 
 import whippletree as wt
-from tests.cli.conftest import PROGRAM, Done
+from tests.cli.conftest import Done, run
 from tests.work.shop import Placed, new_app
 from whippletree.settings import Dsn
 from whippletree.testing.draining import NotDrained, drained
@@ -74,16 +70,7 @@ async def trying(
     thing: object, dsn: Dsn, place: Path, number: str = "1", parameter: str = "tx: wt.Transaction"
 ) -> Done:
     (place / "today.py").write_text(MODULE.replace("{number}", number).replace("{parameter}", parameter))
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", PROGRAM, "try", str(thing), "today:app"],
-        env=os.environ | {"WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return await run(dsn, "try", str(thing), "today:app", place=place)
 
 
 async def test_the_row_and_the_effects_are_shown_and_nothing_is_left(

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.accounts import Account, Bought, Pool, Shop
+from tests.accounts import Account, Bought, Pool, Shop, account
 from tests.conftest import Connect
 from tests.waiting import until, until_somebody_waits
 from tests.work.following import running
@@ -16,13 +16,6 @@ from whippletree.errors import PerspectiveFailed, UnknownName
 from whippletree.settings import Dsn
 
 NAME = "account"
-
-
-def account(row: Account | None, event: Bought) -> Account | None:
-    if event.total == 0:
-        return None
-    row = row or Account((), 0)
-    return Account((*row.orders, event.order), row.total + event.total)
 
 
 def strict(row: Account | None, event: Bought) -> Account | None:

@@ -8,7 +8,7 @@ import random
 import asyncpg
 import pytest
 
-from tests.accounts import Account, Bought, Pool, Shop
+from tests.accounts import Account, Bought, Pool, Shop, account
 from tests.waiting import until
 from tests.work.following import running
 from whippletree.errors import NotApplied
@@ -17,18 +17,15 @@ from whippletree.store.feed import Feed
 from whippletree.work.subscriber_row import SubscriptionState
 
 
-def account(row: Account | None, event: Bought) -> Account | None:
+def checked(row: Account | None, event: Bought) -> Account | None:
     if event.total < 0:
         raise ValueError("less than nothing")
-    if event.total == 0:
-        return None
-    row = row or Account((), 0)
-    return Account((*row.orders, event.order), row.total + event.total)
+    return account(row, event)
 
 
 @pytest.fixture
 def shop(pool: Pool) -> Shop:
-    return Shop(pool, account)
+    return Shop(pool, checked)
 
 
 async def test_events_of_many_streams_meet_in_the_row_of_their_key(shop: Shop, dsn: Dsn) -> None:

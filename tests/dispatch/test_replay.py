@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from uuid import UUID
 
@@ -101,17 +100,7 @@ async def test_rebuilding_a_stream_while_it_is_written_and_worked_loses_nothing(
     rows = await shop.opens()
     await shop.append(S, OrderPlaced(S, "Ada", 0))
     replays = Replays(shop.folder, shop.pool)
-
-    async def append() -> None:
-        for total in range(1, 41):
-            receipt = await shop.append(S, OrderChanged(S, total))
-        await receipt.applied(NAME, timeout=60)
-
-    async with shop.worker().running():
-        appending = asyncio.create_task(append())
-        while not appending.done():
-            await replays.rebuild_stream(NAME, S)
-        await appending
+    await shop.changes_while(NAME, lambda: replays.rebuild_stream(NAME, S))
     assert await rows.get(S) == Summary("Ada", 40, 40)
 
 

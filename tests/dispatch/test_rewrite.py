@@ -139,19 +139,7 @@ async def test_rewriting_a_stream_while_it_is_written_and_worked_loses_nothing_a
     await shop.opens(report, tables=TABLES, clear=clear)
     await shop.append(S, OrderPlaced(S, "Ada", 0))
     replays = Replays(shop.folder, shop.pool)
-
-    async def append() -> None:
-        for total in range(1, 41):
-            receipt = await shop.append(S, OrderChanged(S, total))
-        await receipt.applied(NAME, timeout=60)
-
-    async with shop.worker().running():
-        appending = asyncio.create_task(append())
-        try:
-            while not appending.done():
-                await asyncio.wait_for(replays.rebuild_stream(NAME, S), 60)
-        finally:
-            await asyncio.wait_for(appending, 60)
+    await shop.changes_while(NAME, lambda: replays.rebuild_stream(NAME, S))
     assert await written(db, S) == (40, list(range(1, 41)))
     assert await db.fetch("SELECT * FROM verify_events()") == []
 

@@ -14,15 +14,19 @@ from whippletree.settings import Dsn
 
 
 @asynccontextmanager
-async def process(directory: Path, dsn: Dsn, program: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`whippletree run program:app`, until it is killed."""
+async def process(
+    directory: Path, dsn: Dsn, program: str, *options: str, heard: bool = False, **environment: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`whippletree run program:app`, until it is killed. What it says goes to a file, unless it is heard: a pipe that
+    nobody reads would stop the process once it is full."""
     (directory / "program.py").write_text(program, encoding="utf-8")
+    around = {"WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with (directory / "log").open("ab") as log:
         started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5"),
+            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5", *options),
             cwd=directory,
-            env={**os.environ, "WHIPPLETREE_DSN": dsn.reveal(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-            stdout=log,
+            env={**os.environ, **around, **environment},
+            stdout=asyncio.subprocess.PIPE if heard else log,
             stderr=log,
         )
     try:
@@ -30,4 +34,4 @@ async def process(directory: Path, dsn: Dsn, program: str) -> AsyncIterator[asyn
     finally:
         if started.returncode is None:
             started.kill()
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.communicate(), 60)

@@ -8,7 +8,7 @@ import random
 import asyncpg
 import pytest
 
-from tests.accounts import Account, Bought, Pool, Shop
+from tests.accounts import Account, Bought, Pool, Shop, account
 from tests.waiting import until
 from tests.work.following import row, running
 from whippletree.dispatch.rebuild import Rebuilds
@@ -17,11 +17,6 @@ from whippletree.settings import Dsn
 
 NAME = "account"
 CUSTOMERS = ("Ada", "Bob", "Eve")
-
-
-def account(row: Account | None, event: Bought) -> Account:
-    row = row or Account((), 0)
-    return Account((*row.orders, event.order), row.total + event.total)
 
 
 def doubled(row: Account | None, event: Bought) -> Account:

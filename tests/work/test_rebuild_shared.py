@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import msgspec
+import pytest
 
 import whippletree as wt
 from tests.accounts import Pool
@@ -121,18 +122,31 @@ async def caught_up(db: asyncpg.Connection) -> None:
     )
 
 
-async def test_several_processes_share_a_rebuild_while_events_flow_and_fold_every_key_in_the_order_of_the_feed(
-    tmp_path: Path, dsn: Dsn, db: asyncpg.Connection, connect: Connect, pool: Pool
-) -> None:
+@pytest.fixture
+async def app(dsn: Dsn, db: asyncpg.Connection) -> AsyncIterator[wt.App]:
+    """With four thousand events, and with moves that are watched."""
     await db.execute(WATCH)
-    gates, rebuilds = Gates(await connect()), Rebuilds(pool)
     app = new_app(dsn)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(app.connected())
+    async with app.connected():
         await publish(app, 0, 4_000)
-        for _ in range(3):
-            await stack.enter_async_context(process(tmp_path, dsn, PROGRAM))
+        yield app
+
+
+@asynccontextmanager
+async def three_processes(
+    directory: Path, dsn: Dsn, db: asyncpg.Connection
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    async with AsyncExitStack() as stack:
+        started = [await stack.enter_async_context(process(directory, dsn, PROGRAM)) for _ in range(3)]
         await until(lambda: db.fetchval("SELECT count(*) = 3 FROM wh_service_instances"), seconds=120)
+        yield started
+
+
+async def test_several_processes_share_a_rebuild_while_events_flow_and_fold_every_key_in_the_order_of_the_feed(
+    tmp_path: Path, app: wt.App, dsn: Dsn, db: asyncpg.Connection, connect: Connect, pool: Pool
+) -> None:
+    gates, rebuilds = Gates(await connect()), Rebuilds(pool)
+    async with three_processes(tmp_path, dsn, db):
         await caught_up(db)
         await gates.close()
         async with publishing(app, 4_000):
@@ -156,16 +170,10 @@ async def test_several_processes_share_a_rebuild_while_events_flow_and_fold_ever
 
 
 async def test_a_rebuild_whose_processes_are_killed_in_the_middle_of_it_folds_every_event_once(
-    tmp_path: Path, dsn: Dsn, db: asyncpg.Connection, connect: Connect, pool: Pool
+    tmp_path: Path, app: wt.App, dsn: Dsn, db: asyncpg.Connection, connect: Connect, pool: Pool
 ) -> None:
-    await db.execute(WATCH)
     gates, rebuilds = Gates(await connect()), Rebuilds(pool)
-    app = new_app(dsn)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(app.connected())
-        await publish(app, 0, 4_000)
-        started = [await stack.enter_async_context(process(tmp_path, dsn, PROGRAM)) for _ in range(3)]
-        await until(lambda: db.fetchval("SELECT count(*) = 3 FROM wh_service_instances"), seconds=120)
+    async with three_processes(tmp_path, dsn, db) as started:
         await gates.close()
         await rebuilds.start(NAME)
         for stage, running in (("sort", 3), ("fold", 2)):

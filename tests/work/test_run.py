@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import urllib.request
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from tests.house.tree import ROOT
 from tests.waiting import until
+from tests.work import program
 from tests.work.shop import Placed, Reserve, drained, new_app, running, settings
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.settings import Dsn
@@ -50,26 +48,8 @@ async def wait(event: Placed) -> None:
 EFFECTS = "CREATE TABLE public.effects (id serial, stream text, number integer)"
 
 
-@asynccontextmanager
-async def process(directory: Path, dsn: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`whippletree run program:app` in a process of its own."""
-    (directory / "program.py").write_text(PROGRAM, encoding="utf-8")
-    environment = {**os.environ, "WHIPPLETREE_DSN": dsn, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    # To a file: a pipe that nobody reads would stop the process once it is full.
-    with (directory / "log").open("ab") as log:
-        started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "5", *options),
-            cwd=directory,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-        )
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-        await started.communicate()
+def process(directory: Path, dsn: str, *options: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    return program.process(directory, Dsn(dsn), PROGRAM, *options, heard=True)
 
 
 async def _logged(directory: Path, words: str) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from tests.house.tree import ROOT
 from tests.scenario import T0
 from tests.waiting import until
+from tests.work.program import process
 from tests.work.shop import Placed, Reserve, drained, new_app
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
@@ -45,30 +40,7 @@ async def reserve(command: Reserve, tx: wt.Transaction) -> Reserved:
 async def stock(event: Placed, tx: wt.Transaction) -> None:
     await count(tx)
 """
-
-
-@asynccontextmanager
-async def process(directory: Path, dsn: Dsn, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    (directory / "program.py").write_text(PROGRAM, encoding="utf-8")
-    with (directory / "log").open("ab") as log:
-        started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "whippletree", "run", "program:app", "--lease", "2"),
-            cwd=directory,
-            env={
-                **os.environ,
-                "WHIPPLETREE_DSN": dsn.reveal(),
-                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-                **environment,
-            },
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-        await started.wait()
+QUICKLY = ("--lease", "2")
 
 
 @pytest.mark.parametrize("message", [Reserve("order-1"), Placed("order-1")], ids=["receptor", "perspective"])
@@ -83,10 +55,10 @@ async def test_what_a_stopped_process_had_locked_is_freed_and_its_work_done_once
     async def reserve(command: Reserve) -> None:
         """Makes the command one that is handled here; the processes do it."""
 
-    async with app.connected(), process(tmp_path, dsn, STOPS="1") as stopped:
+    async with app.connected(), process(tmp_path, dsn, PROGRAM, *QUICKLY, STOPS="1") as stopped:
         await app.publish(message)
         await until((tmp_path / "stopped").exists)
-        async with process(tmp_path, dsn):
+        async with process(tmp_path, dsn, PROGRAM, *QUICKLY):
             await drained(db)
             assert await db.fetchval("SELECT reserved FROM public.stock") == 1
             stopped.send_signal(signal.SIGCONT)

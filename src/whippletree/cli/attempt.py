@@ -99,7 +99,7 @@ async def _apply(app: App, name: str, row: asyncpg.Record, connection: Connectio
     from whippletree.work.subscriber_row import EffectsFailed
     from whippletree.work.trial import try_event
 
-    followers = {follower.name: follower for follower in Service(app)._followers()}  # noqa: SLF001 - it alone knows them
+    followers = {follower.name: follower for follower in Service(app).followers()}
     if name not in followers:
         raise UnknownName(f"this program has no subscriber of the name {name}")
     page = await Feed(pool, schema=app.settings.schema).page(row["version"] - 1, row["version"], Chosen(), 1)

@@ -14,6 +14,8 @@ from whippletree.errors import Error
 from whippletree.message.type_names import without_contents
 
 _LONGEST = 2_000
+_OUTAGE = ("08", "25006", "53100", "53300", "57P", "58")
+"""Connection lost, read-only since another server took over, disk full, too many connections, shutdown, hardware."""
 _NAMES = ("table_name", "column_name", "constraint_name")
 
 
@@ -40,9 +42,9 @@ def without_details(error: BaseException) -> BaseException:
     chain = [error]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
         chain.append(before)
-    told: BaseException | None = None
     if not any(map(_has_contents, chain)):
         return error
+    told: BaseException | None = None
     for one in reversed(chain):
         words = error_text(one).removeprefix(type(one).__name__).removeprefix(": ") if _has_contents(one) else str(one)
         names = {"__module__": type(one).__module__, "__qualname__": type(one).__qualname__}
@@ -57,10 +59,6 @@ def without_details(error: BaseException) -> BaseException:
 def being_handled() -> BaseException | bool:
     """The same of what is being handled: the `exc_info` of a log."""
     return without_details(error) if (error := sys.exception()) is not None else False
-
-
-_OUTAGE = ("08", "25006", "53100", "53300", "57P", "58")
-"""Connection lost, read-only since another server took over, disk full, too many connections, shutdown, hardware."""
 
 
 def is_outage(error: BaseException) -> bool:

@@ -3,8 +3,6 @@ its row made anew. It never runs a receptor."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -13,7 +11,8 @@ import asyncpg
 
 from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.multi_stream import MultiStreamPerspective
-from whippletree.errors import CoordinationError, PerspectiveFailed, StoreUnavailable, UnknownName
+from whippletree.dispatch.patience import LOCK_TIMEOUT, patiently
+from whippletree.errors import CoordinationError, PerspectiveFailed, UnknownName
 from whippletree.store.database import lent, translated
 from whippletree.store.feed import Feed
 from whippletree.store.statements import call
@@ -22,9 +21,6 @@ from whippletree.store.transaction import Connection
 _On: TypeAlias = "asyncpg.Pool[asyncpg.Record] | Connection"
 
 _PAGE = 1_000
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
-_PATIENCE = 30.0
-_PAUSE = 0.1
 
 
 @dataclass(slots=True)
@@ -64,29 +60,22 @@ class KeyReplay:
 
         Raises `PerspectiveFailed`, and then nothing has changed.
         """
-        folded, deadline = _Folded(key), time.monotonic() + _PATIENCE
-        while True:
-            with translated():
-                through = await self._connections.fetchval(self._followed_through, self._name)
-                if through is None:
-                    raise UnknownName(f"{self._name} has no rows yet: nobody has followed for it")
-                # What takes long is done before anybody has to wait.
-                await self._fold(folded, through, self._connections)
-                try:
-                    async with lent(self._connections) as connection, connection.transaction():
-                        await self._replace(folded, connection)
-                except asyncpg.LockNotAvailableError:
-                    if time.monotonic() > deadline:
-                        raise StoreUnavailable(
-                            f"a fold of {self._name} stays open, and it has to end first; `whippletree doctor` names "
-                            "long transactions. Nothing was changed"
-                        ) from None
-                else:
-                    return
-            await asyncio.sleep(_PAUSE)
+        folded = _Folded(key)
+
+        async def attempt() -> None:
+            through = await self._connections.fetchval(self._followed_through, self._name)
+            if through is None:
+                raise UnknownName(f"{self._name} has no rows yet: nobody has followed for it")
+            # What takes long is done before anybody has to wait.
+            await self._fold(folded, through, self._connections)
+            async with lent(self._connections) as connection, connection.transaction():
+                await self._replace(folded, connection)
+
+        with translated():
+            await patiently(attempt, f"a fold of {self._name} stays open, and it has to end first")
 
     async def _replace(self, folded: _Folded, connection: Connection) -> None:
-        await connection.execute(_LOCK_TIMEOUT)
+        await connection.execute(LOCK_TIMEOUT)
         generation = await connection.fetchval(self._live_generation, self._name)
         there = await connection.fetch(self._read_rows, self._name, generation, [folded.key])
         await self._write(folded, generation, connection)

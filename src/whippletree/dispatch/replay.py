@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -13,12 +11,12 @@ import asyncpg
 
 from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folding import Folded
+from whippletree.dispatch.patience import LOCK_TIMEOUT, patiently
 from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import (
     CoordinationError,
     InvalidSetting,
     PerspectiveFailed,
-    StoreUnavailable,
     UnknownName,
     UsageError,
 )
@@ -31,9 +29,6 @@ from whippletree.store.transaction import Connection, Transaction
 
 _BATCH = 1000
 """So many events of a stream are in memory at once."""
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
-_PATIENCE = 30.0
-_PAUSE = 0.1
 
 Clear: TypeAlias = "Callable[[UUID | str, Transaction], Awaitable[None]]"
 
@@ -114,23 +109,15 @@ class Replays:
         """
         name = work.perspective_name
         (known,) = await connection.fetchval(self._stream_names, [work.stream_id])
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                async with connection.transaction():
-                    await connection.execute(_LOCK_TIMEOUT)
-                    await connection.execute(self._take_over, name, [work.stream_id])
-                    await self._clear(clear, work, known, connection)
-                    folded = await self._folder.rewrite(work, _BATCH, connection)
-            except asyncpg.LockNotAvailableError:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        f"what {name} wrote for stream {known} stays locked by another transaction; "
-                        "`whippletree doctor` names long ones. Nothing was changed"
-                    ) from None
-            else:
-                break
-            await asyncio.sleep(_PAUSE)
+
+        async def attempt() -> Folded:
+            async with connection.transaction():
+                await connection.execute(LOCK_TIMEOUT)
+                await connection.execute(self._take_over, name, [work.stream_id])
+                await self._clear(clear, work, known, connection)
+                return await self._folder.rewrite(work, _BATCH, connection)
+
+        folded = await patiently(attempt, f"what {name} wrote for stream {known} stays locked by another transaction")
         if folded.failed is not None:
             raise PerspectiveFailed(f"{name} cannot write stream {known}: {folded.failed}")
 

@@ -117,7 +117,7 @@ async def make_all_known(service: Service, pool: asyncpg.Pool[asyncpg.Record]) -
     """Let the database know what a service has, as if an instance of it had been started."""
     await service._register(pool)  # noqa: SLF001 - the service alone knows how
     schema = service.app.settings.schema
-    for follower in service._followers():  # noqa: SLF001 - as above
+    for follower in service.followers():
         await make_known(follower, Feed(pool, schema=schema), pool, schema=schema)
 
 
@@ -126,7 +126,7 @@ def _followed(service: Service, pool: asyncpg.Pool[asyncpg.Record]) -> list[Subs
     feed = Feed(pool, schema=schema)
     return [
         Subscription(follower, pool, feed, instance_id, lambda _: None, schema=schema)
-        for follower in service._followers()  # noqa: SLF001 - as above
+        for follower in service.followers()
     ]
 
 

@@ -128,11 +128,6 @@ def transport_still_down(error: BaseException) -> None:
     _transport.info("the transport is still down: %s", error_text(error))
 
 
-def transport_raised() -> None:
-    """With the traceback of what is being handled."""
-    _transport.error("the transport raised instead of answering", exc_info=being_handled())
-
-
 def transport_back() -> None:
     _transport.info("the transport answers again")
 

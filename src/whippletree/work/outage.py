@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from whippletree.dispatch.log import transport_raised
 from whippletree.dispatch.transport import Transport
 from whippletree.errors import TransportUnavailable
 from whippletree.work import log
@@ -67,7 +68,7 @@ class Outage:
                 log.transport_still_down(error)
                 continue
             except Exception:
-                log.transport_raised()
+                transport_raised()
                 continue
             break
         self._prober = None
