@@ -16,6 +16,7 @@ from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
 from whippletree.claim.wake import WakeListener
 from whippletree.message.envelope import OutboxMessage
+from whippletree.message.outcome import MessageCompletion
 from whippletree.settings import Dsn
 from whippletree.store.outbox import store_outbox
 
@@ -97,6 +98,27 @@ async def test_a_busy_system_sends_none(coordinator: WorkCoordinator, db: asyncp
         # It asks each time, and gets work each time, so it does not wait.
         assert not (await coordinator.process_work_batch(ASKING)).empty
     assert await ear.heard() == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_more_of_a_stream_that_is_in_hand_wakes_nobody(
+    coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection, ear: Ear, count: int
+) -> None:
+    def orders(stream: str) -> list[OutboxMessage]:
+        return [OutboxMessage(message_type="Happened", payload="{}", stream=stream) for _ in range(count)]
+
+    await store_outbox(orders("in hand"), on=db)
+    held = (await coordinator.process_work_batch(ASKING)).claimed_outbox_messages
+    idle = WorkCoordinator(pool, ServiceInstance(service_name="bob"))
+    assert (await idle.process_work_batch(ASKING)).empty
+    await store_outbox(orders("in hand"), on=db)
+    assert await ear.heard() == []
+    await store_outbox(orders("new"), on=db)
+    assert await ear.heard() == [""]
+    # Whoever holds the stream gets the rest of it with its next report.
+    outcomes = [MessageCompletion(message.message_id) for message in held]
+    more = await coordinator.process_work_batch(WorkReport(outcomes=outcomes))
+    assert {message.version for message in more.claimed_outbox_messages} >= {count + 1}
 
 
 async def test_a_store_that_is_rolled_back_wakes_nobody(

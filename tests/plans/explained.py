@@ -43,7 +43,7 @@ class Node:
 
     @property
     def condition(self) -> str:
-        return str(self.facts.get("Index Cond", ""))
+        return str(self.facts.get("Index Cond", self.facts.get("TID Cond", "")))
 
     @property
     def rows_read(self) -> float:

@@ -56,7 +56,7 @@ async def test_no_step_of_a_claim_reads_more_than_it_takes(claim: list[Plan]) ->
     scans = [node for plan in claim for table in _BIG for node in plan.steps(table=table)]
     assert scans
     for scan in scans:
-        assert scan.kind in ("Index Scan", "Index Only Scan", "ModifyTable", "LockRows"), scan.facts
+        assert scan.kind in ("Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable", "LockRows"), scan.facts
         assert scan.rows_read <= LIMIT + _AHEAD, scan.facts
 
 

@@ -169,21 +169,20 @@ MUTANTS = (
     _mutant("an empty stream is removed at a glance", "settle_barren_streams", "    FOR UPDATE SKIP LOCKED\n"),
     _mutant("storing does not keep the workers' row", "activate_streams", " FOR KEY SHARE"),
     _mutant("storing shuts out those who work", "activate_streams", "FOR KEY SHARE", "FOR SHARE"),
-    _mutant(
-        "storing waits for those who work", "activate_streams", "    WHERE NOT EXISTS (", "    WHERE true OR EXISTS ("
+    Mutant(
+        "storing waits for those who work",
+        (
+            Patch("activate_streams", "WHERE s.is_there IS NULL", "WHERE true"),
+            Patch("activate_streams", "EXIT WHEN v_inserted = cardinality(v_stream_ids)", "EXIT"),
+        ),
     ),
-    _mutant(
-        "storing asks once for the workers' row",
-        "activate_streams",
-        "v_present = cardinality(p_stream_ids);\n  END LOOP",
-        "true;\n  END LOOP",
-    ),
+    _mutant("storing only asks for the workers' row", "activate_streams", "EXIT WHEN v_stream_ids IS NULL", "EXIT"),
     _mutant("storing one does not keep the workers' row", "store_message", " FOR KEY SHARE"),
     _mutant(
-        "storing one asks once for the workers' row",
+        "storing one only asks for the workers' row",
         "store_message",
-        "    EXIT WHEN FOUND;\n    PERFORM require",
-        "    EXIT;\n    PERFORM require",
+        "    IF FOUND THEN\n      RETURN COALESCE(v_version, 1);\n    END IF;\n",
+        "    RETURN COALESCE(v_version, 1);\n",
     ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
     _mutant("completions lock as they come", "hold_streams", '  ORDER BY r.queue COLLATE "C", r.stream_id\n'),

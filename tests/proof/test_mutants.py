@@ -95,9 +95,11 @@ KILLS = {
     "storing waits for those who work": harness(
         leased, op.store(1, never_waits=True), op.renew(ALICE), verdict="waited for another"
     ),
-    "storing asks once for the workers' row": harness(leased, op.store(1), op.complete(ALICE), verdict="stranded"),
+    "storing only asks for the workers' row": harness(
+        leased, op.store(1), op.complete(ALICE), verdict="could not be claimed"
+    ),
     "storing one does not keep the workers' row": harness(leased, op.insert(), op.complete(ALICE), verdict="stranded"),
-    "storing one asks once for the workers' row": harness(leased, op.insert(), op.complete(ALICE), verdict="stranded"),
+    "storing one only asks for the workers' row": harness(leased, op.insert(), op.complete(ALICE), verdict="stranded"),
     "streams locked as they come": harness(
         both_leased,
         op.renew(ALICE, 1),

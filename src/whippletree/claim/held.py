@@ -7,6 +7,7 @@ back. Here is the one place that knows which lease a piece of work belongs to.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -66,50 +67,49 @@ class HeldWork:
     """The runs in hand, found by queue and id: an id may wait in the outbox and in the inbox at once."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, UUID], Run] = {}
+        self._runs: defaultdict[str, dict[UUID, Run]] = defaultdict(dict)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return sum(map(len, self._runs.values()))
 
     def unsettled(self, queue: str, message_id: UUID) -> bool:
         """Whether a piece of work is in hand whose end is not accepted yet."""
-        return (queue, message_id) in self._runs
+        return self._run(queue, message_id) is not None
 
     def runs(self) -> list[Run]:
         """Every lease in hand, once. Safe to call from another thread."""
-        return list(dict.fromkeys(self._runs.copy().values()))
+        return list(dict.fromkeys(run for runs in list(self._runs.values()) for run in runs.copy().values()))
 
     def add(self, messages: Iterable[Work], at: float = 0.0) -> None:
         """Take in claimed work; that of one stream comes together and in order."""
         run: Run | None = None
         last: tuple[str, StreamId, int] | None = None
-        runs = self._runs
         for message in messages:
             lease = (message.queue, message.stream_id, message.lease_token)
             if run is None or lease != last:
-                run, last = Run(*lease, [], at, at), lease
-            key = (message.queue, message.message_id)
-            if key in runs and runs[key] is not run:
+                run, last, runs = Run(*lease, [], at, at), lease, self._runs[message.queue]
+            id_ = message.message_id
+            if (before := runs.get(id_)) is not None and before is not run:
                 # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
-                self._drop(runs[key], runs[key].messages)
+                self._drop(before, before.messages)
             run.messages.append(message)
-            runs[key] = run
+            runs[id_] = run
 
     def resolve(
         self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId], leases: Iterable[Run] = ()
     ) -> StreamReports:
         """Turn reports on messages into reports on streams. Changes nothing here: `settle` does, once accepted."""
         reports = StreamReports()
-        finished: dict[Run, set[UUID]] = {}
+        finished: defaultdict[Run, set[UUID]] = defaultdict(set)
         for outcome in outcomes:
             id_ = outcome.message_id
             # Nearly every outcome is one of these, so they come first and without a detour.
             if (
                 type(outcome) is MessageCompletion
                 and (outcome.status is _COMPLETED or outcome.status is _PUBLISHED)
-                and (run := self._runs.get((outcome.queue or "outbox", id_)))
+                and (run := self._runs[outcome.queue or "outbox"].get(id_))
             ):
-                finished.setdefault(run, set()).add(id_)
+                finished[run].add(id_)
                 continue
             if isinstance(outcome, MessageCompletion):
                 outcome = _ending(outcome)
@@ -119,7 +119,7 @@ class HeldWork:
             elif isinstance(outcome, PerspectiveCheckpointCompletion):
                 _move_checkpoint(run, outcome, reports)
             elif isinstance(outcome, Completion):
-                finished.setdefault(run, set()).add(id_)
+                finished[run].add(id_)
             elif isinstance(outcome, Failure):
                 _keep_first_failure(run, id_, outcome, reports)
             else:
@@ -155,12 +155,12 @@ class HeldWork:
 
     def in_time(self, work: Work, life: float) -> bool:
         """Whether a piece of work is in hand under a lease that lasts, by this process's own clock."""
-        run = self._runs.get((work.queue, work.message_id))
+        run = self._run(work.queue, work.message_id)
         return run is not None and run.lease_token == work.lease_token and time.monotonic() - run.renewed_at < life
 
     def holds(self, work: Work) -> bool:
         """Whether a piece of work is still in hand, under the lease that it came with."""
-        run = self._runs.get((work.queue, work.message_id))
+        run = self._run(work.queue, work.message_id)
         return run is not None and run.lease_token == work.lease_token
 
     def forget(self, runs: Iterable[Run]) -> None:
@@ -170,25 +170,29 @@ class HeldWork:
 
     def _find(self, outcome: Outcome) -> Run | None:
         if isinstance(outcome, PerspectiveCheckpointCompletion | PerspectiveCheckpointFailure):
-            run = self._runs.get((f"perspective/{outcome.perspective_name}", outcome.stream_id))
+            run = self._run(f"perspective/{outcome.perspective_name}", outcome.stream_id)
             ours = run is None or outcome.lease_token in (None, run.lease_token)
             return run if ours else None
         if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
-            return self._runs.get((f"receptor/{outcome.receptor_name}", outcome.event_id))
+            return self._run(f"receptor/{outcome.receptor_name}", outcome.event_id)
         return self._of_message(outcome.message_id, outcome.queue)
 
     def _of_message(self, message_id: UUID, queue: Queue | str | None = None) -> Run | None:
         if queue is not None:
-            return self._runs.get((queue, message_id))
-        return self._runs.get(("outbox", message_id)) or self._runs.get(("inbox", message_id))
+            return self._run(queue, message_id)
+        return self._run("outbox", message_id) or self._run("inbox", message_id)
+
+    def _run(self, queue: str, message_id: UUID) -> Run | None:
+        return self._runs[queue].get(message_id)
 
     def _drop(self, run: Run, gone: Sequence[Work]) -> None:
         if not gone:
             return
+        runs = self._runs[run.queue]
         for message in gone:
-            key = (message.queue, message.message_id)
-            if self._runs.get(key) is run:
-                del self._runs[key]
+            id_ = message.message_id
+            if runs.get(id_) is run:
+                del runs[id_]
         run.messages = run.messages[len(gone) :] if gone[:1] == run.messages[:1] else run.messages[: -len(gone)]
 
 
@@ -220,6 +224,9 @@ def _ending(completion: MessageCompletion) -> MessageCompletion | MessageRelease
 
 def _complete(run: Run, ids: set[UUID], reports: StreamReports) -> None:
     """Only an unbroken row of messages from the front can be finished."""
+    if len(ids) == len(run.messages):
+        reports.completed[run] = run.messages[-1].version
+        return
     for message in run.messages:
         if message.message_id not in ids:
             break

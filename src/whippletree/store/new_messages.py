@@ -32,7 +32,7 @@ def require_storable(
 
 def require_distinct(messages: Sequence[OutboxMessage]) -> None:
     """Raise `InvalidMessage` when two messages have one id."""
-    if len({message.message_id for message in messages}) == len(messages):
+    if len(messages) < 2 or len({message.message_id for message in messages}) == len(messages):
         return
     message_id, _ = Counter(message.message_id for message in messages).most_common(1)[0]
     places = [place for place, message in enumerate(messages, 1) if message.message_id == message_id]

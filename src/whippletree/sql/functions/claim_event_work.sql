@@ -10,6 +10,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_token bigint;
+  v_rows tid[];
   v_stream_ids uuid[];
   v_heads bigint[];
   v_through bigint[];
@@ -17,12 +18,13 @@ DECLARE
   v_barren uuid[];
 BEGIN
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
-  SELECT array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
+  SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
+    array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.stream_id) FILTER (WHERE s.through IS NULL)
-  INTO v_stream_ids, v_heads, v_through, v_attempts, v_barren
+  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren
   FROM pick_event_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_max_attempts, p_ready_since, p_as_of) s;
   IF v_barren IS NOT NULL THEN
     PERFORM settle_barren_streams(p_queue, v_barren, p_max_attempts, p_as_of);
@@ -32,7 +34,7 @@ BEGIN
   END IF;
 
   v_token := nextval('wh_lease_tokens');
-  PERFORM lease_streams(p_instance_id, p_queue, v_stream_ids, v_through, v_attempts, v_token,
+  PERFORM lease_streams(p_instance_id, v_rows, v_through, v_attempts, v_token,
     p_as_of + make_interval(secs => p_lease_seconds), p_as_of);
   RETURN QUERY SELECT * FROM leased_event_work(p_queue, v_stream_ids, v_heads, v_through, v_attempts,
     array_fill(v_token, ARRAY[cardinality(v_stream_ids)]));

@@ -13,6 +13,7 @@ AS $$
 DECLARE
   v_expiry timestamptz := p_as_of + make_interval(secs => p_lease_seconds);
   v_token bigint;
+  v_rows tid[];
   v_stream_ids uuid[];
   v_heads bigint[];
   v_through bigint[];
@@ -22,12 +23,13 @@ DECLARE
 BEGIN
   -- One claim of an instance at a time: resume_claims then knows that it sees the last one.
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
-  SELECT array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
+  SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
+    array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), extract(epoch FROM min(s.ready_at))::text
-  INTO v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_oldest
+  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_oldest
   FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts,
     p_ready_since, p_as_of) s;
   IF v_barren IS NOT NULL THEN
@@ -38,18 +40,16 @@ BEGIN
   END IF;
 
   v_token := nextval('wh_lease_tokens');
-  PERFORM lease_streams(p_instance_id, p_queue, v_stream_ids, v_through, v_attempts, v_token, v_expiry, p_as_of);
+  PERFORM lease_streams(p_instance_id, v_rows, v_through, v_attempts, v_token, v_expiry, p_as_of);
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
     m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token,
     CASE WHEN r.place = 1 THEN v_oldest END
-  -- The queue goes with each stream: as a constant it would let a planner that believes the table to be small read all
-  -- of the queue and look up each of its rows among ours.
-  FROM unnest(array_fill(p_queue, ARRAY[cardinality(v_stream_ids)]), v_stream_ids, v_heads, v_through, v_attempts)
-    WITH ORDINALITY AS r(queue, stream_id, head_version, through, attempts, place)
+  FROM unnest(v_stream_ids, v_heads, v_through, v_attempts)
+    WITH ORDINALITY AS r(stream_id, head_version, through, attempts, place)
   CROSS JOIN LATERAL (
     SELECT n.* FROM wh_messages n
-    WHERE n.queue = r.queue AND n.stream_id = r.stream_id AND n.version > r.head_version AND n.version <= r.through
+    WHERE n.queue = p_queue AND n.stream_id = r.stream_id AND n.version > r.head_version AND n.version <= r.through
     ORDER BY n.version
   ) m;
 END;

@@ -13,6 +13,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_places integer[];
+  v_rows tid[];
   v_queues text[];
   v_stream_ids uuid[];
   v_heads bigint[];
@@ -22,8 +23,9 @@ BEGIN
   IF cardinality(p_stream_ids) = 0 THEN
     RETURN '{}';
   END IF;
-  SELECT array_agg(h.place), array_agg(h.queue), array_agg(h.stream_id), array_agg(h.head_version), array_agg(h.through)
-  INTO v_places, v_queues, v_stream_ids, v_heads, v_through
+  SELECT array_agg(h.place), array_agg(h.row_id), array_agg(h.queue), array_agg(h.stream_id),
+    array_agg(h.head_version), array_agg(h.through)
+  INTO v_places, v_rows, v_queues, v_stream_ids, v_heads, v_through
   FROM hold_streams(p_instance_id, p_queues, p_stream_ids, p_lease_tokens, p_through) h;
   IF v_places IS NULL THEN
     RETURN ARRAY(SELECT generate_subscripts(p_stream_ids, 1));
@@ -36,13 +38,13 @@ BEGIN
   END IF;
   DELETE FROM wh_messages m
   USING unnest(v_queues, v_stream_ids, v_heads, v_through) AS h(queue, stream_id, head_version, through)
-  WHERE m.queue = ANY (ARRAY[h.queue]) AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
+  WHERE m.stream_id = ANY (ARRAY[h.stream_id]) AND m.queue = h.queue AND m.version > h.head_version AND m.version <= h.through;
   IF NOT v_queues <@ ARRAY['outbox', 'inbox'] THEN
     PERFORM save_checkpoints(v_queues, v_stream_ids, v_through, v_as_of);
     PERFORM log_receptors(v_queues, v_stream_ids, v_heads, v_through, p_instance_id, v_as_of);
   END IF;
-  IF remove_drained_streams(v_queues, v_stream_ids, v_through) < cardinality(v_places) THEN
-    PERFORM move_heads(v_queues, v_stream_ids, v_through, v_as_of);
+  IF remove_drained_streams(v_rows, v_through) < cardinality(v_places) THEN
+    PERFORM move_heads(v_rows, v_through, v_as_of);
   END IF;
   IF cardinality(v_places) = cardinality(p_stream_ids) THEN
     RETURN '{}';

@@ -23,7 +23,7 @@ BEGIN
     SELECT r.place
     FROM unnest(p_queues, p_stream_ids, p_lease_tokens, p_versions) WITH ORDINALITY
       AS r(queue, stream_id, lease_token, version, place)
-    JOIN wh_active_streams s ON s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id
+    JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue
     WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token AND r.version = CASE WHEN s.queue LIKE 'receptor/%' THEN work_through(s.queue, s.stream_id, s.head_version, 1)
         ELSE s.head_version + 1 END
     ORDER BY r.queue COLLATE "C", r.stream_id
@@ -37,12 +37,12 @@ BEGIN
     instance_id = NULL, lease_expiry = NULL, lease_token = NULL, leased_through = NULL
   FROM unnest(p_queues, p_stream_ids, p_errors, p_retry_seconds, p_verdicts) WITH ORDINALITY
     AS r(queue, stream_id, error, retry_seconds, verdict, place)
-  WHERE r.place = ANY (v_places) AND s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id;
+  WHERE r.place = ANY (v_places) AND s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue;
 
   FOR v_parked IN
     SELECT r.queue, array_agg(r.stream_id) AS stream_ids
     FROM unnest(p_queues, p_stream_ids, p_verdicts) WITH ORDINALITY AS r(queue, stream_id, verdict, place)
-    JOIN wh_active_streams s ON s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id
+    JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue
     WHERE r.place = ANY (v_places)
       AND (r.verdict = 'park' OR (r.verdict = 'retry' AND s.attempts >= p_max_attempts))
     GROUP BY r.queue

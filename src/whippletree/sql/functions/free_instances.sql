@@ -16,7 +16,7 @@ AS $$
     UPDATE wh_active_streams s
     SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)
     FROM orphan o
-    WHERE s.queue = ANY (ARRAY[o.queue]) AND s.stream_id = o.stream_id
+    WHERE s.stream_id = ANY (ARRAY[o.stream_id]) AND s.queue = o.queue
     RETURNING s.stream_id
   )
   UPDATE wh_service_instances i SET partitions_version = i.partitions_version + 1

@@ -15,7 +15,7 @@ BEGIN
   FROM (
     SELECT r.place::integer
     FROM unnest(p_queues, p_stream_ids, p_lease_tokens) WITH ORDINALITY AS r(queue, stream_id, lease_token, place)
-    JOIN wh_active_streams s ON s.queue = r.queue AND s.stream_id = r.stream_id
+    JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue
     WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token
     FOR NO KEY UPDATE OF s SKIP LOCKED
   ) h;

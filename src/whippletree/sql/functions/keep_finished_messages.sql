@@ -11,7 +11,7 @@ AS $$
     m.correlation_id, m.causation_id, m.scheduled_for, m.created_at, s.partition_number,
     CASE WHEN m.version = s.head_version + 1 THEN s.attempts ELSE 1 END, s.instance_id, p_as_of
   FROM unnest(p_queues, p_stream_ids, p_head_versions, p_through) AS h(queue, stream_id, head_version, through)
-  JOIN wh_active_streams s ON s.queue = ANY (ARRAY[h.queue]) AND s.stream_id = h.stream_id
+  JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[h.stream_id]) AND s.queue = h.queue
   JOIN wh_messages m
-    ON m.queue = ANY (ARRAY[h.queue]) AND m.stream_id = h.stream_id AND m.version > h.head_version AND m.version <= h.through;
+    ON m.stream_id = ANY (ARRAY[h.stream_id]) AND m.queue = h.queue AND m.version > h.head_version AND m.version <= h.through;
 $$;

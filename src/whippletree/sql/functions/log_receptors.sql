@@ -13,7 +13,7 @@ AS $$
       WHERE f.receptor_name = l.receptor_name AND f.stream_id = l.stream_id AND f.version > h.head_version)
       THEN s.attempts ELSE 1 END
   FROM unnest(p_queues, p_stream_ids, p_head_versions, p_through) AS h(queue, stream_id, head_version, through)
-  JOIN wh_active_streams s ON s.queue = ANY (ARRAY[h.queue]) AND s.stream_id = h.stream_id
+  JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[h.stream_id]) AND s.queue = h.queue
   WHERE h.queue LIKE 'receptor/%' AND l.receptor_name = substr(h.queue, 10) AND l.stream_id = h.stream_id
     AND l.version > h.head_version AND l.version <= h.through;
 $$;

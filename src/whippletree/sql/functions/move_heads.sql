@@ -1,6 +1,6 @@
--- Moves the heads of streams, locked by the caller, over what is finished. A stream with more work is ready at once,
--- behind those that waited. The rest of a run stays leased, and its next piece is being tried.
-CREATE OR REPLACE FUNCTION move_heads(p_queues text[], p_stream_ids uuid[], p_through bigint[], p_as_of timestamptz)
+-- Moves the heads of streams, locked by the caller (see lease_streams), over what is finished. A stream with more work is
+-- ready at once, behind those that waited. The rest of a run stays leased, and its next piece is being tried.
+CREATE OR REPLACE FUNCTION move_heads(p_rows tid[], p_through bigint[], p_as_of timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -16,7 +16,7 @@ BEGIN
     lease_expiry = CASE WHEN h.through < s.leased_through THEN s.lease_expiry END,
     lease_token = CASE WHEN h.through < s.leased_through THEN s.lease_token END,
     leased_through = CASE WHEN h.through < s.leased_through THEN s.leased_through END
-  FROM unnest(p_queues, p_stream_ids, p_through) AS h(queue, stream_id, through)
-  WHERE s.queue = ANY (ARRAY[h.queue]) AND s.stream_id = h.stream_id;
+  FROM unnest(p_rows, p_through) AS h(row_id, through)
+  WHERE s.ctid = h.row_id;
 END;
 $$;

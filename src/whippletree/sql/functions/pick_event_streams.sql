@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION pick_event_streams(
   p_owners uuid[], p_queue text, p_limit integer, p_run_limit integer, p_max_attempts integer,
   p_ready_since timestamptz, p_as_of timestamptz)
-RETURNS TABLE (stream_id uuid, head_version bigint, attempts integer, through bigint)
+RETURNS TABLE (row_id tid, stream_id uuid, head_version bigint, attempts integer, through bigint)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
@@ -12,7 +12,7 @@ AS $$
 BEGIN
   RETURN QUERY
   WITH candidate AS MATERIALIZED (
-    SELECT s.stream_id, s.head_version, s.attempts
+    SELECT s.ctid AS row_id, s.stream_id, s.head_version, s.attempts
     FROM wh_active_streams s
     WHERE s.queue = p_queue AND is_ready(s.ready_at, p_as_of) AND s.ready_at >= p_ready_since
       AND is_open_to(p_owners, s.instance_id,
@@ -21,7 +21,7 @@ BEGIN
     LIMIT p_limit
     FOR NO KEY UPDATE OF s SKIP LOCKED
   )
-  SELECT c.stream_id, c.head_version, c.attempts,
+  SELECT c.row_id, c.stream_id, c.head_version, c.attempts,
     work_through(p_queue, c.stream_id, c.head_version, run_length(c.attempts, p_run_limit, p_max_attempts))
   FROM candidate c;
 END;

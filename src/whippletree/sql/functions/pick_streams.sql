@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION pick_streams(
   p_owners uuid[], p_queue text, p_limit integer, p_run_limit integer, p_byte_limit bigint, p_max_attempts integer,
   p_ready_since timestamptz, p_as_of timestamptz)
-RETURNS TABLE (stream_id uuid, head_version bigint, attempts integer, through bigint, ready_at timestamptz)
+RETURNS TABLE (row_id tid, stream_id uuid, head_version bigint, attempts integer, through bigint, ready_at timestamptz)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
@@ -16,7 +16,7 @@ AS $$
 BEGIN
   RETURN QUERY
   WITH candidate AS MATERIALIZED (
-    SELECT s.stream_id, s.head_version, s.attempts, s.ready_at
+    SELECT s.ctid AS row_id, s.stream_id, s.head_version, s.attempts, s.ready_at
     FROM wh_active_streams s
     WHERE s.queue = p_queue AND is_ready(s.ready_at, p_as_of) AND s.ready_at >= p_ready_since
       AND is_open_to(p_owners, s.instance_id,
@@ -25,7 +25,7 @@ BEGIN
     LIMIT p_limit
     FOR NO KEY UPDATE OF s SKIP LOCKED
   ), run AS (
-    SELECT c.stream_id, c.head_version, c.attempts, c.ready_at, m.version,
+    SELECT c.row_id, c.stream_id, c.head_version, c.attempts, c.ready_at, m.version,
       sum(m.bytes) OVER (ROWS UNBOUNDED PRECEDING) - m.bytes AS bytes_before
     FROM candidate c
     LEFT JOIN LATERAL (
@@ -42,9 +42,9 @@ BEGIN
     ) m ON true
     LIMIT p_limit
   )
-  SELECT r.stream_id, r.head_version, r.attempts, max(r.version), r.ready_at
+  SELECT r.row_id, r.stream_id, r.head_version, r.attempts, max(r.version), r.ready_at
   FROM run r
   WHERE r.bytes_before IS NULL OR r.bytes_before < p_byte_limit
-  GROUP BY r.stream_id, r.head_version, r.attempts, r.ready_at;
+  GROUP BY r.row_id, r.stream_id, r.head_version, r.attempts, r.ready_at;
 END;
 $$;

@@ -34,5 +34,5 @@ AS $$
       WITH ORDINALITY AS n(e, place)
   ) r
   LEFT JOIN wh_event_store e ON e.event_id = r.event_id AND (p_kind = 'receptor' OR p_verb = 'complete')
-  LEFT JOIN wh_active_streams s ON s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = COALESCE(e.stream_id, r.stream_id);
+  LEFT JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[COALESCE(e.stream_id, r.stream_id)]) AND s.queue = r.queue;
 $$;

@@ -20,7 +20,7 @@ BEGIN
     SELECT r.place
     FROM unnest(p_queues, p_stream_ids, p_lease_tokens, p_from_versions) WITH ORDINALITY
       AS r(queue, stream_id, lease_token, from_version, place)
-    JOIN wh_active_streams s ON s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id
+    JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue
     WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token
       AND (r.from_version IS NULL OR r.from_version BETWEEN s.head_version + 1 AND s.leased_through)
     ORDER BY r.queue COLLATE "C", r.stream_id
@@ -36,7 +36,7 @@ BEGIN
     leased_through = CASE WHEN r.from_version > s.head_version + 1 THEN r.from_version - 1 END,
     moved_at = p_as_of
   FROM unnest(p_queues, p_stream_ids, p_from_versions) WITH ORDINALITY AS r(queue, stream_id, from_version, place)
-  WHERE r.place = ANY (v_places) AND s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id;
+  WHERE r.place = ANY (v_places) AND s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue;
   RETURN ARRAY(
     SELECT place FROM generate_subscripts(p_stream_ids, 1) AS place WHERE place <> ALL (COALESCE(v_places, '{}')));
 END;

@@ -18,7 +18,7 @@ BEGIN
   FROM (
     SELECT r.place
     FROM unnest(p_queues, p_stream_ids, p_lease_tokens) WITH ORDINALITY AS r(queue, stream_id, lease_token, place)
-    JOIN wh_active_streams s ON s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id
+    JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue
     WHERE s.instance_id = p_instance_id AND s.lease_token = r.lease_token
     ORDER BY r.queue COLLATE "C", r.stream_id
     FOR NO KEY UPDATE OF s
@@ -28,7 +28,7 @@ BEGIN
   SET lease_expiry = p_as_of + make_interval(secs => p_lease_seconds),
     ready_at = p_as_of + make_interval(secs => p_lease_seconds)
   FROM unnest(p_queues, p_stream_ids) WITH ORDINALITY AS r(queue, stream_id, place)
-  WHERE r.place = ANY (v_places) AND s.queue = ANY (ARRAY[r.queue]) AND s.stream_id = r.stream_id;
+  WHERE r.place = ANY (v_places) AND s.stream_id = ANY (ARRAY[r.stream_id]) AND s.queue = r.queue;
   RETURN ARRAY(
     SELECT place FROM generate_subscripts(p_stream_ids, 1) AS place WHERE place <> ALL (COALESCE(v_places, '{}')));
 END;

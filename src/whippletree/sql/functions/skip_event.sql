@@ -6,6 +6,8 @@ RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
+DECLARE
+  v_row tid;
 BEGIN
   INSERT INTO wh_dead_letters (queue, stream_id, version, message_id, message_type, topic, payload, headers,
     correlation_id, causation_id, created_at, attempts, error, reason, died_at)
@@ -28,8 +30,9 @@ BEGIN
   UPDATE wh_active_streams s
   SET head_version = p_version, attempts = 0, error = NULL, ready_at = p_as_of, moved_at = p_as_of,
     instance_id = NULL, lease_expiry = NULL, lease_token = NULL, leased_through = NULL
-  WHERE s.queue = p_queue AND s.stream_id = p_stream_id;
-  PERFORM remove_drained_streams(ARRAY[p_queue], ARRAY[p_stream_id], ARRAY[p_version]);
+  WHERE s.queue = p_queue AND s.stream_id = p_stream_id
+  RETURNING s.ctid INTO v_row;
+  PERFORM remove_drained_streams(ARRAY[v_row], ARRAY[p_version]);
   PERFORM wake_waiting_instances();
   RETURN true;
 END;

@@ -36,8 +36,9 @@ BEGIN
       AS m(stream_id, message_id, version, scheduled_for)
     ORDER BY stream_id, m.version
   ) f;
-  PERFORM activate_streams(p_queue, v_stream_ids, v_head_versions, v_ready_at, v_as_of);
-  PERFORM wake_waiting_instances();
+  IF activate_streams(p_queue, v_stream_ids, v_head_versions, v_ready_at, v_as_of) THEN
+    PERFORM wake_waiting_instances();
+  END IF;
   RETURN v_versions;
 END;
 $$;

@@ -67,10 +67,10 @@ CREATE TABLE wh_messages (
   topic text NOT NULL,
   payload json NOT NULL,
   headers json,
-  PRIMARY KEY (queue, stream_id, version)
+  PRIMARY KEY (stream_id, queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue) WHERE version > 0;
-CREATE INDEX wh_messages_scheduled ON wh_messages (queue, stream_id, version) WHERE scheduled_for IS NOT NULL;
+CREATE INDEX wh_messages_scheduled ON wh_messages (stream_id, queue, version) WHERE scheduled_for IS NOT NULL;
 CREATE TABLE wh_active_streams (
   stream_id uuid NOT NULL,
   ready_at timestamptz NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE wh_active_streams (
   attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   queue text COLLATE "C" NOT NULL,
   error text,
-  PRIMARY KEY (queue, stream_id),
+  PRIMARY KEY (stream_id, queue),
   CONSTRAINT wh_active_streams_lease_is_whole
     CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
   CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)

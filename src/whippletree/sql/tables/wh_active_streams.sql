@@ -21,7 +21,7 @@ CREATE TABLE wh_active_streams (
   queue text COLLATE "C" NOT NULL,
   -- Why the head failed last; NULL when it has not.
   error text,
-  PRIMARY KEY (queue, stream_id),
+  PRIMARY KEY (stream_id, queue),
   CONSTRAINT wh_active_streams_lease_is_whole
     CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
   CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
