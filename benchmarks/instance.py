@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from whippletree.claim.batch import WorkReport
@@ -27,9 +27,8 @@ async def instance(dsn: str, **server_settings: str) -> AsyncIterator[WorkCoordi
         await coordinator.leave()
 
 
-async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:
-    """Work until nothing is left; how many messages that were."""
-    finished = 0
+async def batches(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> AsyncGenerator[int, None]:
+    """Work until nothing is left; how many messages each batch brought."""
     outcomes: list[Outcome] = []
     while True:
         batch = await coordinator.process_work_batch(WorkReport(outcomes=outcomes, limits={Queue.OUTBOX: limit}))
@@ -37,8 +36,13 @@ async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:
             raise AssertionError(batch.rejected[0])
         outcomes = [MessageCompletion(message.message_id) for message in batch.claimed_outbox_messages]
         if not outcomes:
-            return finished
-        finished += len(outcomes)
+            return
+        yield len(outcomes)
+
+
+async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:
+    """Work until nothing is left; how many messages that were."""
+    return sum([brought async for brought in batches(coordinator, limit=limit)])
 
 
 async def drain_rate(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> float:

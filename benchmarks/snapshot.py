@@ -1,21 +1,21 @@
 """Draining while another session keeps a snapshot open, so that nothing dead can be cleared away.
 
-Two databases take turns: in one a million messages have passed since the snapshot was taken; in the other as many have
-passed, and nobody holds a snapshot.
+Two databases take turns, batch by batch, because the machine has moods: in one a million messages have passed since the
+snapshot was taken; in the other as many have passed, and nobody holds a snapshot.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import asyncpg
 
 from benchmarks.backlog import fill
-from benchmarks.instance import drain, instance
+from benchmarks.instance import batches, instance
 from benchmarks.place import Run, connected
 from benchmarks.table import Figure
 from whippletree.claim.coordinator import WorkCoordinator
@@ -39,7 +39,7 @@ async def _share(run: Run, what: str, passed: int, *, alone: bool) -> Figure:
         held = await stack.enter_async_context(_place(run))
         await stack.enter_async_context(_snapshot(held.dsn))
         for number in range(rounds + run.repeat):
-            times = [await place.drained(run.size(ROUND, STREAMS), alone=alone) for place in (free, held)]
+            times = await _drained((free, held), run.size(ROUND, STREAMS), alone=alone)
             if number >= rounds:
                 shares.append(100 * times[0] / times[1])
     return Figure(
@@ -53,16 +53,31 @@ class _Place:
     connection: asyncpg.Connection
     coordinator: WorkCoordinator
 
-    async def drained(self, messages: int, *, alone: bool) -> float:
-        """The seconds that it takes to drain so many messages."""
+    async def filled(self, messages: int, *, alone: bool) -> AsyncGenerator[int, None]:
+        """Put so many messages in; the batches in which they are worked off."""
         if alone:
             await fill(self.connection, messages)
         else:
             await fill(self.connection, STREAMS, messages // STREAMS)
-        began = time.perf_counter()
-        if await drain(self.coordinator) != messages:
-            raise AssertionError("other messages were drained than were stored")
-        return time.perf_counter() - began
+        return batches(self.coordinator)
+
+
+async def _drained(places: Sequence[_Place], messages: int, *, alone: bool) -> list[float]:
+    """The seconds that it takes to drain so many messages, in each place."""
+    left = dict(enumerate([await place.filled(messages, alone=alone) for place in places]))
+    seconds = [0.0] * len(places)
+    drained = [0] * len(places)
+    while left:
+        for number, turn in list(left.items()):
+            began = time.perf_counter()
+            brought = await anext(turn, 0)
+            seconds[number] += time.perf_counter() - began
+            drained[number] += brought
+            if not brought:
+                del left[number]
+    if drained != [messages] * len(places):
+        raise AssertionError("other messages were drained than were stored")
+    return seconds
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import cast
 
 import asyncpg
@@ -46,23 +46,37 @@ def test_the_first_claim_scans_in_full(horizon: ReadyHorizon) -> None:
     assert horizon.begin(["outbox"]).since is None
 
 
-def test_the_next_claim_starts_just_before_the_oldest_work_of_the_last_one(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.01, oldest=NOON)
-    since = horizon.begin(["outbox"]).since
-    assert since is not None
-    assert timedelta() < NOON - since < seconds(1)
+def test_the_next_claim_starts_where_the_last_one_said(horizon: ReadyHorizon, clock: Clock) -> None:
+    _claim(horizon, clock, took=1)
+    assert horizon.begin(["outbox"]).since == NOON
+    _claim(horizon, clock, took=0.1, kind="nothing", since=NOON + minutes(1))
+    assert horizon.begin(["outbox"]).since == NOON + minutes(1)
 
 
-def test_a_claim_that_found_nothing_has_seen_everything_until_then(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
-    _claim(horizon, clock, took=0.1, oldest=None)
-    since = horizon.begin(["outbox"]).since
-    assert since is not None
-    assert timedelta() < NOON + minutes(1) - since < seconds(1)
+async def test_a_claim_says_to_look_from_the_oldest_it_found_or_a_little_back_from_when_it_looked(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, db: asyncpg.Connection
+) -> None:
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="oldest"))
+    await coordinator.process_work_batch(WorkReport(limits={Queue.OUTBOX: 0}))
+
+    async def said() -> list[datetime]:
+        rows = await db.fetch(
+            "SELECT detail FROM claim_messages($1, 'outbox', 1, 300, 100, 16777216, 10, '-infinity', $2)",
+            *(coordinator.instance.instance_id, NOON),
+        )
+        return [datetime.fromtimestamp(int(row[0]) / 1e6, UTC) for row in rows]
+
+    just_before = NOON - seconds(0.1)
+    for ready_at in (NOON - seconds(60), NOON - seconds(0.25), NOON - seconds(0.05)):
+        await given.outbox(stream=None, as_of=ready_at)
+        assert await said() == [min(ready_at, just_before)]
+    assert await db.fetchval("SELECT detail FROM found_nothing('outbox', $1)", NOON) == str(
+        int(just_before.timestamp() * 1e6)
+    )
 
 
 def test_full_scans_take_a_twentieth_of_the_time(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=0.1, oldest=NOON)
+    _claim(horizon, clock, took=0.1)
     clock.now += 1.9
     assert horizon.begin(["outbox"]).since is not None
     clock.now += 0.2
@@ -70,18 +84,18 @@ def test_full_scans_take_a_twentieth_of_the_time(horizon: ReadyHorizon, clock: C
 
 
 def test_a_slow_full_scan_is_due_again_after_ten_seconds(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=5, oldest=NOON)
+    _claim(horizon, clock, took=5)
     clock.now += 10
     assert horizon.begin(["outbox"]).since is None
 
 
 def test_a_queue_that_was_never_claimed_from_is_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
+    _claim(horizon, clock, took=1)
     assert horizon.begin(["outbox", "inbox"]).since is None
 
 
 def test_other_partitions_are_scanned_in_full(horizon: ReadyHorizon, clock: Clock) -> None:
-    _claim(horizon, clock, took=1, oldest=NOON)
+    _claim(horizon, clock, took=1)
     horizon.reset()
     assert horizon.begin(["outbox"]).since is None
 
@@ -167,13 +181,12 @@ async def test_an_idle_instance_does_not_read_the_backlog_of_another(
     assert len(await _worked(busy)) == 100
 
 
-def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, oldest: datetime | None) -> None:
-    """A claim at a minute past noon."""
+def _claim(horizon: ReadyHorizon, clock: Clock, *, took: float, kind: str = "claimed", since: datetime = NOON) -> None:
+    """A claim that says from when on the next one has to look."""
     scan = horizon.begin(["outbox"])
     clock.now += took
-    found = ("claimed", "outbox", *[None] * 13, str(oldest.timestamp()) if oldest else None)
-    nothing = ("nothing", "outbox", *[None] * 10, NOON + minutes(1), None, None, None)
-    horizon.end(scan, [cast("asyncpg.Record", found if oldest else nothing)])
+    row = (kind, "outbox", *[None] * 13, str(int(since.timestamp() * 1e6)))
+    horizon.end(scan, [cast("asyncpg.Record", row)])
 
 
 async def _worked(coordinator: WorkCoordinator) -> list[MessageId]:

@@ -14,9 +14,6 @@ from typing import NamedTuple
 
 import asyncpg
 
-_SLACK = timedelta(milliseconds=100)
-"""Work becomes visible when its transaction commits, a little after the time at which it was ready."""
-
 _SHARE = 20
 """A full scan is due again after so many times as long as the last one took."""
 
@@ -24,7 +21,9 @@ _LATEST = 10.0
 """Seconds after which a full scan is due, however long it takes."""
 
 _TELLING = frozenset({"outbox", "inbox"})
-"""The queues whose claims say since when the oldest work had been ready; any other is scanned in full."""
+"""The queues whose claims say from when on to look; any other is scanned in full."""
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Scan(NamedTuple):
@@ -49,22 +48,17 @@ class ReadyHorizon:
         known = self._reach.keys() >= set(queues)
         if not queues or not known or now >= self._full_scan_due:
             return Scan(queues, None, now)
-        return Scan(queues, min(self._reach[queue] for queue in queues) - _SLACK, now)
+        return Scan(queues, min(self._reach[queue] for queue in queues), now)
 
     def end(self, scan: Scan, rows: Iterable[asyncpg.Record]) -> None:
-        """Take note of what the claim returned.
-
-        Nothing that could be claimed lay between where it began and the oldest that it found; or, where it found
-        nothing, between there and now.
-        """
+        """Take note of what the claim returned: its first row says from when on the next one has to look."""
         if scan.since is None and scan.queues:
             now = self._clock()
             self._full_scan_due = now + min(_SHARE * (now - scan.began), _LATEST)
         for queue in _TELLING.intersection(scan.queues):
             first = next((row for row in rows if row[1] == queue and row[0] in ("claimed", "nothing")), None)
             if first is not None:
-                found = first[0] == "claimed"
-                self._reach[queue] = datetime.fromtimestamp(float(first[15]), UTC) if found else first[12]
+                self._reach[queue] = _EPOCH + timedelta(microseconds=int(first[15]))
 
     def reset(self) -> None:
         """Look at everything again: what was another's until now may have been ready for long."""

@@ -1,6 +1,6 @@
 -- Leases ready streams to the instance and returns their next messages. What is leased is what is returned.
 -- p_ready_since spares the scan what is long done or another's; it may hide older ready streams. So that the next claim
--- can say it, detail is since when the oldest of these had been ready, in seconds since 1970.
+-- can say it, the first row's detail is from when on that one has to look.
 CREATE OR REPLACE FUNCTION claim_messages(
   p_instance_id uuid, p_queue text, p_limit integer, p_lease_seconds double precision, p_run_limit integer,
   p_byte_limit bigint, p_max_attempts integer, p_ready_since timestamptz, p_as_of timestamptz)
@@ -19,7 +19,7 @@ DECLARE
   v_through bigint[];
   v_attempts integer[];
   v_barren uuid[];
-  v_oldest text;
+  v_next_scan text;
 BEGIN
   -- One claim of an instance at a time: resume_claims then knows that it sees the last one.
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
@@ -28,8 +28,8 @@ BEGIN
     array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
     array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), extract(epoch FROM min(s.ready_at))::text
-  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_oldest
+    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), next_scan(min(s.ready_at), p_as_of)
+  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_next_scan
   FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts,
     p_ready_since, p_as_of) s;
   IF v_barren IS NOT NULL THEN
@@ -44,7 +44,7 @@ BEGIN
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
     m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token,
-    CASE WHEN r.place = 1 THEN v_oldest END
+    CASE WHEN r.place = 1 THEN v_next_scan END
   FROM unnest(v_stream_ids, v_heads, v_through, v_attempts)
     WITH ORDINALITY AS r(stream_id, head_version, through, attempts, place)
   CROSS JOIN LATERAL (
