@@ -72,9 +72,9 @@ async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[U
     """Of a function that inserts a message and knows no rule, and of ours. In turns, because the disk has moods."""
     await empty(connection)
     await connection.execute(_BARE)
-    count = run.size(250, 10)
+    count = run.size(25, 10)
     shares: list[tuple[float, float]] = []
-    for turn in range(run.repeat * 4):
+    for turn in range(run.repeat * run.size(40, 4)):
         bare = await _seconds(count, lambda _: connection.execute(_INSERT, uuid_utils.compat.uuid7(), PAYLOAD))
         alone = await _seconds(count, lambda _: connection.fetchval(_ALONE, uuid_utils.compat.uuid7(), PAYLOAD))
         ours = await _seconds(
