@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import count
 from uuid import UUID
 
 import asyncpg
@@ -38,13 +40,13 @@ async def measure(run: Run) -> list[Figure]:
 
         async def batches() -> float:
             await empty(connection)
-            count = run.size(60_000, 2_000)
+            messages = run.size(60_000, 2_000)
             began = time.perf_counter()
-            for first in range(0, count, BATCH):
+            for first in range(0, messages, BATCH):
                 await store(connection, [streams[number % len(streams)] for number in range(first, first + BATCH)])
-            return count / (time.perf_counter() - began)
+            return messages / (time.perf_counter() - began)
 
-        alone, one_by_one = await _shares_of_commits(connection, streams, run)
+        one_by_one = await _shares_of_commits(connection, streams, run)
         return [
             Figure(
                 name="store, batches of 1,000",
@@ -52,8 +54,7 @@ async def measure(run: Run) -> list[Figure]:
                 unit="messages/s",
                 target=25_000,
             ),
-            Figure(name="a function that only inserts, of the bare commit rate", value=100 * alone, unit="%"),
-            Figure(name="store one by one, of the bare commit rate", value=100 * one_by_one, unit="%", target=70),
+            *one_by_one,
         ]
 
 
@@ -68,25 +69,34 @@ async def store(connection: asyncpg.Connection, streams: Sequence[UUID | None]) 
     )
 
 
-async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[UUID], run: Run) -> tuple[float, float]:
-    """Of a function that inserts a message and knows no rule, and of ours. In turns, because the disk has moods."""
+async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[UUID], run: Run) -> list[Figure]:
+    """One by one, beside bare commits, in turns, because the disk has moods: by a function that inserts a message and
+    knows no rule; into streams in which something waits; and the first message of a stream."""
     await empty(connection)
     await connection.execute(_BARE)
-    count = run.size(25, 10)
-    shares: list[tuple[float, float]] = []
-    for turn in range(run.repeat * run.size(40, 4)):
-        bare = await _seconds(count, lambda _: connection.execute(_INSERT, uuid_utils.compat.uuid7(), PAYLOAD))
-        alone = await _seconds(count, lambda _: connection.fetchval(_ALONE, uuid_utils.compat.uuid7(), PAYLOAD))
-        ours = await _seconds(
-            count,
-            lambda number: store(connection, [streams[(turn * count + number) % len(streams)]]),  # noqa: B023 - now
-        )
-        shares.append((bare / alone, bare / ours))
-    return statistics.median(share for share, _ in shares), statistics.median(share for _, share in shares)
+    await store(connection, streams)
+    numbers = count()
+    ways: dict[Figure, Callable[[], Awaitable[object]]] = {
+        Figure(name="a function that only inserts, of the bare commit rate", value=0, unit="%"): lambda: (
+            connection.fetchval(_ALONE, uuid_utils.compat.uuid7(), PAYLOAD)
+        ),
+        Figure(name="store one by one, of the bare commit rate", value=0, unit="%", target=70): lambda: store(
+            connection, [streams[next(numbers) % len(streams)]]
+        ),
+        Figure(name="store one by one, each the first of its stream", value=0, unit="%"): lambda: store(
+            connection, [uuid_utils.compat.uuid7()]
+        ),
+    }
+    shares: dict[Figure, list[float]] = {figure: [] for figure in ways}
+    for _ in range(run.repeat * run.size(40, 4)):
+        bare = await _seconds(lambda: connection.execute(_INSERT, uuid_utils.compat.uuid7(), PAYLOAD))
+        for figure, call in ways.items():
+            shares[figure].append(100 * bare / await _seconds(call))
+    return [replace(figure, value=statistics.median(share)) for figure, share in shares.items()]
 
 
-async def _seconds(count: int, call: Callable[[int], Awaitable[object]]) -> float:
+async def _seconds(call: Callable[[], Awaitable[object]]) -> float:
     began = time.perf_counter()
-    for number in range(count):
-        await call(number)
+    for _ in range(25):
+        await call()
     return time.perf_counter() - began
