@@ -112,6 +112,12 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
                  lease_expiry = 'infinity' WHERE ready_at < 'infinity'""",
             "a leased stream is not ready",
         ),
+        ("UPDATE wh_active_streams SET lease_token = 1", "a lease is whole"),
+        (
+            """UPDATE wh_active_streams SET instance_id = stream_id, lease_token = 1, leased_through = head_version,
+                 lease_expiry = '-infinity' WHERE ready_at < 'infinity'""",
+            "a lease is whole",
+        ),
         ("DELETE FROM wh_partitions WHERE partition_number = 3", "every partition exists"),
         (
             "UPDATE wh_partitions SET instance_id = gen_random_uuid() WHERE partition_number = 3",

@@ -28,6 +28,7 @@ NO_STREAM = "leave it out for a message without order"
         ({"stream": "a\x00"}, "stream contains the character NUL, which PostgreSQL text cannot hold"),
         ({"stream": "s" * 1001}, "stream has more than 1000 characters"),
         ({"topic": "t" * 1001}, "topic has more than 1000 characters"),
+        ({"topic": None}, "topic is of type NoneType; give a text"),
         ({"stream": "\ud800"}, "stream contains a lone surrogate, which is not a character"),
         ({"message_id": ZEROS}, "message_id is all zeros; give every message an id of its own"),
         ({"message_id": "abc"}, "message_id is a str, not a UUID"),

@@ -27,7 +27,7 @@ _ACTIVE = """
       $2::timestamptz - s * interval '1 millisecond', 0, $2
     FROM generate_series(1, $1::integer) s
 """
-_TABLES = ("wh_messages", "wh_active_streams", "wh_streams", "wh_partitions")
+TABLES = ("wh_messages", "wh_active_streams", "wh_streams", "wh_partitions")
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,26 @@ class Backlog:
 async def backlog(request: pytest.FixtureRequest, connect: Connect) -> Backlog:
     connection = await connect()
     instance_id = uuid4()
-    for table in _TABLES:
+    for table in TABLES:
         await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     if request.param == "analyzed once drained":
         # Pages without rows, which VACUUM cannot give back while a snapshot is open: few, the planner then believes.
-        await _fill(connection)
+        await fill(connection)
         await connection.execute("DELETE FROM wh_messages")
         await connection.execute("DELETE FROM wh_active_streams")
         await connection.execute("DELETE FROM wh_streams")
-        await connection.execute(f"ANALYZE {', '.join(_TABLES)}")
+        await connection.execute(f"ANALYZE {', '.join(TABLES)}")
     if request.param == "analyzed while empty":
-        await connection.execute(f"ANALYZE {', '.join(_TABLES)}")
+        await connection.execute(f"ANALYZE {', '.join(TABLES)}")
     await connection.execute("SELECT record_heartbeat($1, 'plans', 'test', 1, '{}', false, $2)", instance_id, T0)
     await connection.execute("SELECT own_partitions($1, NULL, $2)", instance_id, T0)
-    await _fill(connection)
+    await fill(connection)
     if request.param == "analyzed":
-        await connection.execute(f"ANALYZE {', '.join(_TABLES)}")
+        await connection.execute(f"ANALYZE {', '.join(TABLES)}")
     return Backlog(await Explained.on(connection), connection, instance_id)
 
 
-async def _fill(connection: asyncpg.Connection) -> None:
+async def fill(connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO wh_streams (stream_id, outbox_version)"
         " SELECT md5('s' || s)::uuid, $2 FROM generate_series(1, $1::integer) s",

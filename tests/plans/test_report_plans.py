@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from tests.plans.conftest import LIMIT, PER_STREAM, Backlog
-from tests.plans.explained import Plan
+from tests.conftest import Connect
+from tests.plans.conftest import LIMIT, PER_STREAM, TABLES, Backlog, fill
+from tests.plans.explained import Explained, Plan
 from tests.scenario import T0
 from whippletree.message.ids import new_message_id
 
@@ -62,6 +63,32 @@ async def test_storing_finds_its_streams_by_key(backlog: Backlog) -> None:
             *(["{}"] * count, nothing, nothing, nothing, nothing, T0),
         )
         _assert_by_key(plans, LIMIT)
+
+
+async def test_a_plan_made_while_everything_was_done_finds_a_stream_among_many(connect: Connect) -> None:
+    producer, other = await connect(), await connect()
+    for table in TABLES:
+        await other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    explained = await Explained.on(producer)
+    stream = new_message_id()
+    for _ in range(_CALLS):
+        await _stored_one(explained, stream)
+        await _stored_one(explained, None)
+        await other.execute("DELETE FROM wh_messages")
+        await other.execute("DELETE FROM wh_active_streams")
+        await other.execute(f"VACUUM (ANALYZE) {', '.join(TABLES)}")
+    await _stored_one(explained, stream)
+    await _stored_one(explained, None)
+    await fill(other)
+    _assert_by_key(await _stored_one(explained, stream) + await _stored_one(explained, None), 1)
+
+
+async def _stored_one(explained: Explained, stream: UUID | None) -> list[Plan]:
+    return await explained.plans(
+        "SELECT store_message($1, NULL, $2, 'Happened', 'topic', '{}', NULL, NULL, NULL, NULL)",
+        stream,
+        new_message_id(),
+    )
 
 
 async def _claimed(backlog: Backlog) -> tuple[list[UUID], list[int]]:

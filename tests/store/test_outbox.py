@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from uuid import UUID, uuid4
 
@@ -36,6 +37,20 @@ async def test_a_savepoint_takes_its_messages_and_their_versions_with_it(db: asy
         assert await store_outbox([OutboxMessage(message_type="Happened", payload="3", stream=S)], on=db) == (2,)
     payloads = await db.fetch("SELECT payload FROM wh_outbox ORDER BY version")
     assert [row["payload"] for row in payloads] == ["1", "3"]
+
+
+@pytest.mark.parametrize("stream", [S, None])
+async def test_a_first_message_takes_the_workers_row_that_is_there(db: asyncpg.Connection, stream: UUID | None) -> None:
+    message = OutboxMessage(message_type="Happened", payload="{}", stream=stream)
+    await db.execute(
+        "INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)"
+        " SELECT 'outbox', $1, partition_of($1, partition_count), now(), 0, now() FROM wh_settings",
+        stream or message.message_id,
+    )
+    async with asyncio.timeout(20):
+        assert await store_outbox([message], on=db) == (1,)
+    assert await db.fetch("SELECT * FROM verify_streams()") == []
+    assert await db.fetchval("SELECT count(*) FROM wh_active_streams") == 1
 
 
 async def test_python_and_sql_agree_on_the_stream_that_a_key_names(db: asyncpg.Connection) -> None:

@@ -79,10 +79,7 @@ _ARRAYS = (
     "$1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[]::json[], $7::text[]::json[], "
     "$8::uuid[], $9::uuid[], $10::timestamptz[]"
 )
-_SCALARS = (
-    "$1::uuid, $2::text, $3::uuid, $4::text, $5::text, $6::text::json, $7::text::json, $8::uuid, $9::uuid, "
-    "$10::timestamptz"
-)
+_SCALARS = "$1::uuid, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text, $8::uuid, $9::uuid, $10::timestamptz"
 _MISSING = frozenset({"3F000", "42883"})
 """Schema or function does not exist."""
 _OURS: dict[str, type[Error]] = {"WH004": InvalidMessage, "WH005": WrongVersion}
@@ -95,7 +92,7 @@ async def call_storing(
 ) -> Sequence[Any]:
     """The function's array, one element per message. Awaits the caller's connection only."""
     connection: Any = on.connection if isinstance(on, Transaction) else on
-    if _driver(connection, _ASYNC) != "asyncpg":
+    if _driver_of(connection.__class__, True) != "asyncpg":
         return _answer(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
     try:
         if function == "store_outbox" and len(messages) == 1:

@@ -2,4 +2,4 @@
 CREATE OR REPLACE FUNCTION partition_of(p_stream_id uuid, p_partition_count integer)
 RETURNS integer
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN (('x' || left(md5(uuid_send(p_stream_id)), 8))::bit(32)::bigint % p_partition_count)::integer;
+RETURN (('x' || md5(uuid_send(p_stream_id)))::bit(32)::bigint % p_partition_count)::integer;

@@ -74,7 +74,7 @@ CREATE INDEX wh_messages_scheduled ON wh_messages (stream_id, queue, version) WH
 CREATE TABLE wh_active_streams (
   stream_id uuid NOT NULL,
   ready_at timestamptz NOT NULL,
-  head_version bigint NOT NULL CHECK (head_version >= 0),
+  head_version bigint NOT NULL,
   moved_at timestamptz NOT NULL,
   lease_expiry timestamptz,
   instance_id uuid,
@@ -82,13 +82,10 @@ CREATE TABLE wh_active_streams (
   leased_through bigint,
   ready_since timestamptz,
   partition_number integer NOT NULL,
-  attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+  attempts integer NOT NULL DEFAULT 0,
   queue text COLLATE "C" NOT NULL,
   error text,
-  PRIMARY KEY (stream_id, queue),
-  CONSTRAINT wh_active_streams_lease_is_whole
-    CHECK (num_nonnulls(instance_id, lease_expiry, lease_token, leased_through) IN (0, 4)),
-  CONSTRAINT wh_active_streams_lease_is_not_empty CHECK (leased_through > head_version)
+  PRIMARY KEY (stream_id, queue)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at) WHERE ready_at < 'infinity';
 CREATE SEQUENCE wh_lease_tokens;
