@@ -1,4 +1,4 @@
-"""Reports and stores find their rows by key, however many others there are."""
+"""Reports, stores and questions find their rows by key, however many others there are."""
 
 from __future__ import annotations
 
@@ -81,6 +81,14 @@ async def test_a_plan_made_while_everything_was_done_finds_a_stream_among_many(c
     await _stored_one(explained, None)
     await fill(other)
     _assert_by_key(await _stored_one(explained, stream) + await _stored_one(explained, None), 1)
+
+
+async def test_asking_why_a_stream_waits_does_not_read_all_messages(backlog: Backlog) -> None:
+    stream = await backlog.connection.fetchval("SELECT stream_id FROM wh_streams LIMIT 1")
+    plans = await backlog.explained.plans("SELECT why($1)", str(stream))
+    steps = [node for plan in plans for node in plan.steps(table="wh_messages")]
+    assert steps
+    assert not [node.facts for node in steps if not node.condition]
 
 
 async def _stored_one(explained: Explained, stream: UUID | None) -> list[Plan]:

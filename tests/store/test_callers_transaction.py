@@ -149,6 +149,15 @@ async def test_an_id_that_is_already_waiting_is_refused(driver: str, dsn: Dsn) -
             await caller.store_outbox([once])
 
 
+async def test_a_stream_with_the_id_of_a_message_that_waits_is_refused(driver: str, dsn: Dsn) -> None:
+    alone = message(stream=None)
+    async with calling(driver, dsn, autocommit=True) as caller:
+        await caller.store_outbox([alone])
+        for count in (1, 2):
+            with pytest.raises(InvalidMessage, match="stream_id is the id of a message that waits; give the stream an"):
+                await caller.store_outbox([message(stream=alone.message_id) for _ in range(count)])
+
+
 async def test_a_schema_that_is_missing_or_old_is_told_with_the_command_to_type(driver: str, dsn: Dsn) -> None:
     async with calling(driver, dsn, autocommit=True) as caller:
         for _ in range(2):

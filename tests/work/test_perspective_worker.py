@@ -36,7 +36,9 @@ async def test_what_is_pending_is_worked_off_at_once(shop: Shop, db: asyncpg.Con
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
 
 
-async def test_an_event_with_an_older_id_is_folded_after_what_came_before_it(shop: Shop, pool: Pool) -> None:
+async def test_an_event_with_an_older_id_is_folded_after_what_came_before_it(
+    shop: Shop, pool: Pool, db: asyncpg.Connection
+) -> None:
     """As from a producer whose clock is behind: an id says nothing of the order, and no reader goes on from one."""
     rows, feed = await shop.opens(), Feed(pool)
     ids = sorted((new_event_id() for _ in range(3)), reverse=True)
@@ -46,6 +48,9 @@ async def test_an_event_with_an_older_id_is_folded_after_what_came_before_it(sho
         assert [read.event.event_id for read in await feed.read_all(after=number)] == [ids[number]]
     assert await rows.get(S) == Summary("Ada", 14, 2)
     assert [event.event_id for event in await shop.store.read(S)] == ids
+    read_at_once = "SELECT version FROM read_perspective_events('perspective/order_summary', $1, '{0}', '{3}', $2)"
+    for with_context in (False, True):
+        assert [row["version"] for row in await db.fetch(read_at_once, [S], with_context)] == [1, 2, 3]
 
 
 async def test_a_fold_that_raises_keeps_what_came_before_and_stops_only_its_stream(

@@ -85,6 +85,7 @@ _MISSING = frozenset({"3F000", "42883"})
 _OURS: dict[str, type[Error]] = {"WH004": InvalidMessage, "WH005": WrongVersion}
 _SCHEDULED_ALREADY = "wh_scheduled_messages_key"
 _WAITING_ALREADY = "wh_messages_message_id"
+_STREAM_IS_A_MESSAGE = "wh_messages_pkey"
 
 
 async def call_storing(
@@ -241,6 +242,8 @@ def _raise_ours(error: Exception, schema: str) -> None:
         raise InvalidMessage("a message is already scheduled under this key; cancel it first") from error
     if state == "23505" and constraint == _WAITING_ALREADY:
         raise InvalidMessage("a message with this id is already waiting; give every message its own") from error
+    if state == "23505" and constraint == _STREAM_IS_A_MESSAGE:
+        raise InvalidMessage("stream_id is the id of a message that waits; give the stream another") from error
     if state in _MISSING:
         raise SchemaMismatch(
             f"schema {schema!r} is not installed or is older than this version: "

@@ -35,7 +35,7 @@ BEGIN
     RETURN QUERY SELECT why_scheduled(v_stream, p_as_of);
     v_found := v_found OR FOUND;
   END IF;
-  IF v_id IS NOT NULL AND (NOT v_found OR EXISTS (SELECT FROM wh_messages m WHERE m.message_id = v_id)) THEN
+  IF v_id IS NOT NULL AND (NOT v_found OR EXISTS (SELECT FROM wh_messages m WHERE m.message_id = v_id AND m.version > 0)) THEN
     RETURN QUERY SELECT why_message(v_id, p_as_of);
   ELSIF NOT v_found THEN
     RETURN NEXT format('there is no stream, perspective, receptor of events or subscriber of the name %s', p_thing);
