@@ -41,7 +41,7 @@ class OutboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        _check_envelope(self, max_payload_bytes)
+        check_envelope(self, max_payload_bytes)
 
 
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        _check_envelope(self, max_payload_bytes)
+        check_envelope(self, max_payload_bytes)
 
 
 class ClaimedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -163,7 +163,7 @@ def _is_type(value: str) -> bool:
     return _TYPE.fullmatch(value) is not None
 
 
-def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
+def check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
     if not isinstance(message.message_id, UUID):
         raise InvalidMessage(f"message_id is a {type(message.message_id).__name__}, not a UUID")
     if message.message_id.int == 0:

@@ -90,7 +90,7 @@ _STREAM_IS_A_MESSAGE = "wh_messages_pkey"
 
 async def call_storing(
     function: str, messages: Sequence[OutboxMessage | InboxMessage], on: AsyncConnection, schema: str
-) -> Sequence[Any]:
+) -> tuple[Any, ...]:
     """The function's array, one element per message. Awaits the caller's connection only."""
     connection: Any = on.connection if isinstance(on, Transaction) else on
     if _driver_of(connection.__class__, True) != "asyncpg":
@@ -98,7 +98,7 @@ async def call_storing(
     try:
         if function == "store_outbox" and len(messages) == 1:
             # Most callers store one message: arrays would cost them as much as the message.
-            return [await connection.fetchval(_storing(schema, "store_message", _SCALARS), *as_values(messages[0]))]
+            return (await connection.fetchval(_storing_one(schema), *as_values(messages[0])),)
         return _answer(await connection.fetchval(_storing(schema, function, _ARRAYS), *as_arrays(messages)))
     except Exception as error:
         _raise_ours(error, schema)
@@ -183,6 +183,11 @@ def _driver_of(python_type: Any, asynchronous: bool) -> str | None:
 
 
 @lru_cache
+def _storing_one(schema: str) -> str:
+    return _storing(schema, "store_message", _SCALARS)
+
+
+@lru_cache
 def _storing(schema: str, function: str, parameters: str) -> str:
     return f'SELECT "{valid_schema(schema)}".{function}({parameters})'
 
@@ -220,8 +225,8 @@ def _as_tuples() -> Any:
     return sys.modules["psycopg.rows"].tuple_row
 
 
-def _answer(array: Any) -> Sequence[Any]:
-    return list(array)
+def _answer(array: Any) -> tuple[Any, ...]:
+    return tuple(array)
 
 
 @contextmanager

@@ -24,8 +24,9 @@ async def store_outbox(
     be, before anything is sent. The streams stay locked for other storers until the transaction ends, so store late.
     """
     require_storable(messages, max_payload_bytes)
-    require_distinct(messages)
-    return tuple(await call_storing("store_outbox", messages, on, schema)) if messages else ()
+    if len(messages) > 1:
+        require_distinct(messages)
+    return await call_storing("store_outbox", messages, on, schema) if messages else ()
 
 
 def store_outbox_sync(
