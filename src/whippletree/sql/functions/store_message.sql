@@ -54,7 +54,8 @@ BEGIN
     EXIT WHEN FOUND;
   END LOOP;
   -- Asked here too, because the call would cost more than the answer.
-  IF EXISTS (SELECT FROM wh_service_instances WHERE waiting) THEN
+  PERFORM FROM wh_service_instances WHERE waiting;
+  IF FOUND THEN
     PERFORM wake_waiting_instances();
   END IF;
   RETURN v_version;
