@@ -29,6 +29,8 @@ _BARE = """
       RETURN 1;
     END $$
 """
+_IDLE = "INSERT INTO wh_streams (stream_id, outbox_version) SELECT unnest($1::uuid[]), 1"
+_TURN = 25
 _INSERT = "INSERT INTO bare VALUES ($1, $2)"
 _ALONE = "SELECT insert_alone($1, $2)"
 
@@ -70,18 +72,23 @@ async def store(connection: asyncpg.Connection, streams: Sequence[UUID | None]) 
 
 async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[UUID], run: Run) -> list[Figure]:
     """One by one, beside bare commits, in turns, because the disk has moods: by a function that inserts a message and
-    knows no rule; into streams in which something waits; and the first message of a stream."""
+    knows no rule; into streams in which something waits; the first message of a stream; and into streams that have been
+    worked off."""
+    turns = run.repeat * run.size(40, 4)
     await empty(connection)
     await connection.execute(_BARE)
     await store(connection, streams)
-    numbers = count()
+    idle = [uuid_utils.compat.uuid7() for _ in range(turns * _TURN)]
+    await connection.execute(_IDLE, idle)
+    numbers, worked_off = count(), iter(idle)
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "a function that only inserts": lambda: connection.fetchval(_ALONE, uuid_utils.compat.uuid7(), PAYLOAD),
         "store one by one": lambda: store(connection, [streams[next(numbers) % len(streams)]]),
         "store one by one, each the first of its stream": lambda: store(connection, [uuid_utils.compat.uuid7()]),
+        "store one by one, into idle streams": lambda: store(connection, [next(worked_off)]),
     }
     shares: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(run.repeat * run.size(40, 4)):
+    for _ in range(turns):
         bare = await _seconds(lambda: connection.execute(_INSERT, uuid_utils.compat.uuid7(), PAYLOAD))
         for way, call in ways.items():
             shares[way].append(100 * bare / await _seconds(call))
@@ -98,6 +105,6 @@ async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[U
 
 async def _seconds(call: Callable[[], Awaitable[object]]) -> float:
     began = time.perf_counter()
-    for _ in range(25):
+    for _ in range(_TURN):
         await call()
     return time.perf_counter() - began
