@@ -113,6 +113,7 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
             "a leased stream is not ready",
         ),
         ("UPDATE wh_active_streams SET lease_token = 1", "a lease is whole"),
+        ("UPDATE wh_active_streams SET attempts = -1", "a lease is whole"),
         (
             """UPDATE wh_active_streams SET instance_id = stream_id, lease_token = 1, leased_through = head_version,
                  lease_expiry = '-infinity' WHERE ready_at < 'infinity'""",

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from whippletree.errors import InvalidMessage
-from whippletree.message.codec import MAX_PAYLOAD_BYTES, Payload, check_json, text_fault
+from whippletree.message.codec import MAX_PAYLOAD_BYTES, check_json, text_fault
 from whippletree.message.ids import EventId, MessageId, StreamId, new_message_id
 
 _TYPE = re.compile(r"[A-Za-z0-9_.+/:-]+")
@@ -41,7 +41,7 @@ class OutboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        check_envelope(self, max_payload_bytes)
+        _check_envelope(self, max_payload_bytes)
 
 
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
-        check_envelope(self, max_payload_bytes)
+        _check_envelope(self, max_payload_bytes)
 
 
 class ClaimedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -163,36 +163,36 @@ def _is_type(value: str) -> bool:
     return _TYPE.fullmatch(value) is not None
 
 
-def check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
+def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
     if not isinstance(message.message_id, UUID):
         raise InvalidMessage(f"message_id is a {type(message.message_id).__name__}, not a UUID")
     if message.message_id.int == 0:
         raise InvalidMessage("message_id is all zeros; give every message an id of its own")
-    if (stream := message.stream) is not None and not (isinstance(stream, UUID) and stream.int):
-        _check_stream(stream)
+    if message.stream is not None:
+        _check_stream(message.stream)
     check_type("message_type", message.message_type)
     if fault := _name_fault(message.topic):
         raise InvalidMessage(f"topic {fault}")
     if message.scheduled_for is not None and message.scheduled_for.utcoffset() is None:
         raise InvalidMessage("scheduled_for has no time zone; use datetime.now(timezone.utc) and the like")
-    if not isinstance(message.payload, Payload):
-        check_json(message.payload, max_bytes=max_payload_bytes)
+    check_json(message.payload, max_bytes=max_payload_bytes)
     if message.headers is not None:
         check_json(message.headers, max_bytes=max_payload_bytes, name="headers")
 
 
 def _check_stream(stream: UUID | str) -> None:
-    if not isinstance(stream, UUID | str):
-        raise InvalidMessage(f"stream is of type {type(stream).__name__}; give a UUID or a text")
-    if stream == "":
+    if isinstance(stream, UUID):
+        if stream.int == 0:
+            raise InvalidMessage("stream is all zeros; leave it out for a message without order")
+    elif stream == "":
         raise InvalidMessage("stream is empty; leave it out for a message without order")
-    if str(stream) == _ZEROS:
+    elif stream == _ZEROS:
         raise InvalidMessage("stream is all zeros; leave it out for a message without order")
-    if isinstance(stream, str) and (fault := _name_fault(stream)):
+    elif fault := _name_fault(stream, "a UUID or a text"):
         raise InvalidMessage(f"stream {fault}")
 
 
-def _name_fault(text: str) -> str | None:
+def _name_fault(text: str, wanted: str = "a text") -> str | None:
     if not isinstance(text, str):
-        return f"is of type {type(text).__name__}; give a text"
+        return f"is of type {type(text).__name__}; give {wanted}"
     return f"has more than {_MAX_NAME} characters" if len(text) > _MAX_NAME else text_fault(text)

@@ -93,12 +93,12 @@ async def call_storing(
 ) -> tuple[Any, ...]:
     """The function's array, one element per message. Awaits the caller's connection only."""
     connection: Any = on.connection if isinstance(on, Transaction) else on
-    if _driver_of(connection.__class__, True) != "asyncpg":
+    if _driver(connection, _ASYNC) != "asyncpg":
         return _answer(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
     try:
         if function == "store_outbox" and len(messages) == 1:
             # Most callers store one message: arrays would cost them as much as the message.
-            return (await connection.fetchval(_storing_one(schema), *as_values(messages[0])),)
+            return (await connection.fetchval(_storing(schema, "store_message", _SCALARS), *as_values(messages[0])),)
         return _answer(await connection.fetchval(_storing(schema, function, _ARRAYS), *as_arrays(messages)))
     except Exception as error:
         _raise_ours(error, schema)
@@ -180,11 +180,6 @@ def _driver_of(python_type: Any, asynchronous: bool) -> str | None:
             if found is not None and issubclass(python_type, found):
                 return driver
     return None
-
-
-@lru_cache
-def _storing_one(schema: str) -> str:
-    return _storing(schema, "store_message", _SCALARS)
 
 
 @lru_cache

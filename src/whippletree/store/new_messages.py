@@ -13,7 +13,7 @@ import msgspec
 
 from whippletree.errors import InvalidMessage
 from whippletree.message.codec import MAX_PAYLOAD_BYTES
-from whippletree.message.envelope import InboxMessage, OutboxMessage, check_envelope
+from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.ids import StreamId
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -25,7 +25,7 @@ def require_storable(
     """Raise `InvalidMessage` for the first message that cannot be stored, with its place, from 1, and its id."""
     for place, message in enumerate(messages, 1):
         try:
-            check_envelope(message, max_payload_bytes)
+            message.check(max_payload_bytes=max_payload_bytes)
         except InvalidMessage as fault:
             raise InvalidMessage(f"message {place} ({message.message_id}) cannot be stored: {fault}") from None
 

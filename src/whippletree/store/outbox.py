@@ -24,8 +24,7 @@ async def store_outbox(
     be, before anything is sent. The streams stay locked for other storers until the transaction ends, so store late.
     """
     require_storable(messages, max_payload_bytes)
-    if len(messages) > 1:
-        require_distinct(messages)
+    require_distinct(messages)
     return await call_storing("store_outbox", messages, on, schema) if messages else ()
 
 

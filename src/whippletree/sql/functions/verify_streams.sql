@@ -40,9 +40,9 @@ AS $$
     format('it is leased until %s, but ready at %s', s.lease_expiry, s.ready_at)
   FROM wh_active_streams s WHERE is_leased(s.lease_expiry, clock_timestamp()) AND s.ready_at < s.lease_expiry
   UNION ALL
-  SELECT 'a lease is whole', s.queue || ' ' || described_stream(s.stream_id), 'its holder, token, end and versions do not fit'
+  SELECT 'a lease is whole', s.queue || ' ' || described_stream(s.stream_id), 'its holder, token, end, versions or attempts do not fit'
   FROM wh_active_streams s WHERE num_nonnulls(s.instance_id, s.lease_expiry, s.lease_token, s.leased_through) NOT IN (0, 4)
-    OR s.leased_through <= s.head_version
+    OR s.leased_through <= s.head_version OR least(s.head_version, s.attempts) < 0
   UNION ALL
   SELECT 'a stream has one partition', s.queue || ' ' || described_stream(s.stream_id),
     format('partition %s instead of %s', s.partition_number, partition_of(s.stream_id, k.partition_count))
