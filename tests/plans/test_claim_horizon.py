@@ -154,7 +154,7 @@ async def test_every_survivor_looks_at_everything_once_an_instance_has_died(
     taken = "SELECT * FROM claim_messages($1, 'outbox', 10, 300, 100, 16777216, 10, '-infinity', clock_timestamp())"
     assert len(await db.fetch(taken, dead)) == 1
 
-    since = "SELECT NULLIF(scan_since(instance_id, $1, $2), '-infinity') FROM wh_service_instances"
+    since = "SELECT NULLIF(scan_since(partitions_version, $1, $2), '-infinity') FROM wh_service_instances"
     version = await db.fetchval("SELECT partitions_version FROM wh_service_instances")
     assert await db.fetchval(since, version, now) == now
     await db.execute("SELECT leave($1)", dead)

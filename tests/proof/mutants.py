@@ -64,8 +64,11 @@ def _mutant(name: str, function: str, old: str, new: str = "") -> Mutant:
 
 _LEASE = "s.instance_id = p_instance_id AND s.lease_token = r.lease_token"
 _GIVE_BACK = "instance_id = NULL, lease_expiry = NULL, lease_token = NULL, leased_through = NULL"
-_LOCK_WRITERS = "  PERFORM lock_writers(new_streams(p_new_outbox_messages || p_new_inbox_messages));\n"
-_STORE = "  RETURN QUERY SELECT * FROM store_new_messages('outbox', p_new_outbox_messages, p_as_of);\n"
+_STORE = (
+    "  IF p_new_outbox_messages || p_new_inbox_messages IS DISTINCT FROM '[]' THEN\n"
+    "    RETURN QUERY SELECT * FROM store_all_new_messages(p_new_outbox_messages, p_new_inbox_messages, p_as_of);\n"
+    "  END IF;\n"
+)
 
 MUTANTS = (
     # Fencing.
@@ -191,9 +194,8 @@ MUTANTS = (
     Mutant(
         "report before storing",
         (
-            Patch("process_work", _LOCK_WRITERS, ""),
             Patch("process_work", _STORE, ""),
-            Patch("process_work", "  PERFORM record_heartbeat(", f"{_STORE}  PERFORM record_heartbeat("),
+            Patch("process_work", "  PERFORM keep_membership(", f"{_STORE}  PERFORM keep_membership("),
         ),
     ),
     # Partitions.

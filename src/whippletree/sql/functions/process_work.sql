@@ -27,42 +27,46 @@ AS $$
 DECLARE
   v_as_of timestamptz;
   v_idle boolean := p_wait;
-  v_ready_since timestamptz;
+  v_own record;
 BEGIN
   PERFORM require_read_committed();
   -- An instance that lost an answer waits for this before it asks what happened.
   PERFORM pg_advisory_xact_lock_shared(lock_key('work:' || p_instance_id));
   PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
-  PERFORM lock_writers(new_streams(p_new_outbox_messages || p_new_inbox_messages));
-  RETURN QUERY SELECT * FROM store_new_messages('outbox', p_new_outbox_messages, p_as_of);
-  RETURN QUERY SELECT * FROM store_new_messages('inbox', p_new_inbox_messages, p_as_of);
-
-  RETURN QUERY SELECT * FROM report_work(p_instance_id,
-    p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
-    p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions, p_failed_errors, p_failed_retry_seconds,
-    p_failed_verdicts, p_released_queues, p_released_streams, p_released_tokens, p_released_from,
-    p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, p_max_attempts, p_debug_mode, p_as_of);
-
-  -- Whoever has never claimed is a producer: no partition is to wait for it.
-  v_as_of := COALESCE(p_as_of, clock_timestamp());
-  IF cardinality(p_claim_queues) > 0 OR EXISTS (SELECT FROM wh_service_instances WHERE instance_id = p_instance_id) THEN
-    PERFORM record_heartbeat(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
-      v_as_of, p_claim_queues);
-    PERFORM remove_dead_instances(p_instance_id, p_stale_threshold_seconds, v_as_of);
-    PERFORM own_partitions(p_instance_id, p_max_partitions, v_as_of);
+  -- A poll brings nothing, and is not to pay for what others bring.
+  IF p_new_outbox_messages || p_new_inbox_messages IS DISTINCT FROM '[]' THEN
+    RETURN QUERY SELECT * FROM store_all_new_messages(p_new_outbox_messages, p_new_inbox_messages, p_as_of);
+  END IF;
+  IF cardinality(p_completed_streams) + cardinality(p_failed_streams) + cardinality(p_released_streams)
+    + cardinality(p_renewed_streams) IS DISTINCT FROM 0
+  THEN
+    RETURN QUERY SELECT * FROM report_work(p_instance_id,
+      p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
+      p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions, p_failed_errors, p_failed_retry_seconds,
+      p_failed_verdicts, p_released_queues, p_released_streams, p_released_tokens, p_released_from,
+      p_renewed_queues, p_renewed_streams, p_renewed_tokens, p_lease_seconds, p_max_attempts, p_debug_mode, p_as_of);
   END IF;
 
+  PERFORM keep_membership(p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata, p_session_locked,
+    p_claim_queues, p_stale_threshold_seconds, p_max_partitions, p_as_of);
+
+  SELECT i.draining, i.waiting, i.partitions_version INTO v_own
+  FROM wh_service_instances i WHERE i.instance_id = p_instance_id;
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
-  v_ready_since := scan_since(p_instance_id, p_partitions_version, p_ready_since);
   FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
-    EXIT WHEN (SELECT draining FROM wh_service_instances WHERE instance_id = p_instance_id);
+    EXIT WHEN v_own.draining;
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
-      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts, v_ready_since, v_as_of);
+      p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts,
+      scan_since(v_own.partitions_version, p_partitions_version, p_ready_since), v_as_of);
     v_idle := v_idle AND NOT FOUND;
     RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;
-  PERFORM record_waiting(p_instance_id, v_idle);
-  RETURN QUERY SELECT * FROM changed_partitions(p_instance_id, p_partitions_version);
+  IF v_own.waiting <> v_idle THEN
+    PERFORM record_waiting(p_instance_id, v_idle);
+  END IF;
+  IF v_own.partitions_version IS DISTINCT FROM p_partitions_version THEN
+    RETURN QUERY SELECT * FROM changed_partitions(p_instance_id, p_partitions_version);
+  END IF;
 END;
 $$;

@@ -14,10 +14,12 @@ SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_as_of timestamptz;
+  v_only_completed constant boolean :=
+    cardinality(p_failed_streams) + cardinality(p_released_streams) + cardinality(p_renewed_streams) = 0;
 BEGIN
   PERFORM require_read_committed();
   -- Streams that are only completed are locked as they are looked up, in the same order.
-  IF cardinality(p_failed_streams) + cardinality(p_released_streams) + cardinality(p_renewed_streams) > 0 THEN
+  IF v_only_completed IS NOT TRUE THEN
     PERFORM lock_streams(p_completed_queues || p_failed_queues || p_released_queues || p_renewed_queues,
       p_completed_streams || p_failed_streams || p_released_streams || p_renewed_streams);
   END IF;
@@ -25,6 +27,9 @@ BEGIN
   RETURN QUERY SELECT * FROM refused_reports('complete', p_completed_queues, p_completed_streams,
     complete_messages(p_instance_id, p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
       p_debug_mode, p_as_of));
+  IF v_only_completed THEN
+    RETURN;
+  END IF;
   RETURN QUERY SELECT * FROM refused_reports('fail', p_failed_queues, p_failed_streams,
     fail_messages(p_instance_id, p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions,
       p_failed_errors, p_failed_retry_seconds, p_failed_verdicts, p_max_attempts, v_as_of));

@@ -9,14 +9,17 @@ DECLARE
   v_other wh_service_instances;
   v_eviction wh_evicted_instances;
 BEGIN
+  PERFORM FROM wh_service_instances
+  WHERE instance_id = p_instance_id AND service_name = p_service_name AND host_name = p_host_name
+    AND process_id = p_process_id;
+  IF FOUND THEN
+    RETURN;
+  END IF;
   SELECT * INTO v_other FROM wh_service_instances WHERE instance_id = p_instance_id;
   IF FOUND THEN
-    IF (v_other.service_name, v_other.host_name, v_other.process_id) <> (p_service_name, p_host_name, p_process_id) THEN
-      RAISE EXCEPTION 'instance id % is in use by % on %, process %', p_instance_id, v_other.service_name,
-        v_other.host_name, v_other.process_id
-        USING ERRCODE = 'WH002', HINT = 'Give every process an id of its own, made after it was started or forked.';
-    END IF;
-    RETURN;
+    RAISE EXCEPTION 'instance id % is in use by % on %, process %', p_instance_id, v_other.service_name,
+      v_other.host_name, v_other.process_id
+      USING ERRCODE = 'WH002', HINT = 'Give every process an id of its own, made after it was started or forked.';
   END IF;
   SELECT * INTO v_eviction FROM wh_evicted_instances WHERE instance_id = p_instance_id;
   IF FOUND THEN
