@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from uuid import UUID
 
@@ -14,6 +15,7 @@ import uuid_utils.compat
 from benchmarks.backlog import PAYLOAD, empty
 from benchmarks.place import Run, connected
 from benchmarks.table import Figure, median
+from whippletree.app import App
 from whippletree.message.envelope import OutboxMessage
 from whippletree.store.outbox import store_outbox
 
@@ -33,6 +35,18 @@ _IDLE = "INSERT INTO wh_streams (stream_id, outbox_version) SELECT unnest($1::uu
 _TURN = 25
 _INSERT = "INSERT INTO bare VALUES ($1, $2)"
 _ALONE = "SELECT insert_alone($1, $2)"
+
+
+@dataclass(frozen=True)
+class PlaceOrder:
+    customer: str
+    total: int
+
+
+@dataclass(frozen=True)
+class OrderPlaced:
+    customer: str
+    total: int
 
 
 async def measure(run: Run) -> list[Figure]:
@@ -73,19 +87,21 @@ async def store(connection: asyncpg.Connection, streams: Sequence[UUID | None]) 
 async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[UUID], run: Run) -> list[Figure]:
     """One by one, beside bare commits, in turns, because the disk has moods: by a function that inserts a message and
     knows no rule; into streams in which something waits; the first message of a stream; and into streams that have been
-    worked off."""
+    worked off. And as an application does it: a command that is handled here, and an event."""
     turns = run.repeat * run.size(40, 4)
     await empty(connection)
     await connection.execute(_BARE)
     await store(connection, streams)
     idle = [uuid_utils.compat.uuid7() for _ in range(turns * _TURN)]
     await connection.execute(_IDLE, idle)
-    numbers, worked_off = count(), iter(idle)
+    numbers, worked_off, app = count(), iter(idle), _application()
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "a function that only inserts": lambda: connection.fetchval(_ALONE, uuid_utils.compat.uuid7(), PAYLOAD),
         "store one by one": lambda: store(connection, [streams[next(numbers) % len(streams)]]),
         "store one by one, each the first of its stream": lambda: store(connection, [uuid_utils.compat.uuid7()]),
         "store one by one, into idle streams": lambda: store(connection, [next(worked_off)]),
+        "publish one by one, a command": lambda: app.publish(PlaceOrder(f"C-{next(numbers) % 100}", 1), on=connection),
+        "publish one by one, an event": lambda: app.publish(OrderPlaced(f"C-{next(numbers) % 100}", 1), on=connection),
     }
     shares: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(turns):
@@ -101,6 +117,18 @@ async def _shares_of_commits(connection: asyncpg.Connection, streams: Sequence[U
         )
         for way, share in shares.items()
     ]
+
+
+def _application() -> App:
+    app = App("benchmark")
+    app.command(stream="customer")(PlaceOrder)
+    app.event(stream="customer")(OrderPlaced)
+
+    @app.receptor
+    async def place(command: PlaceOrder) -> None:
+        """Only makes the command one that is handled here."""
+
+    return app
 
 
 async def _seconds(call: Callable[[], Awaitable[object]]) -> float:

@@ -93,7 +93,7 @@ async def test_asking_why_a_stream_waits_does_not_read_all_messages(backlog: Bac
 
 async def _stored_one(explained: Explained, stream: UUID | None) -> list[Plan]:
     return await explained.plans(
-        "SELECT store_message($1, NULL, $2, 'Happened', 'topic', '{}', NULL, NULL, NULL, NULL)",
+        "SELECT store_message('outbox', $1, NULL, $2, 'Happened', 'topic', '{}', NULL, NULL, NULL, NULL)",
         stream,
         new_message_id(),
     )

@@ -214,5 +214,10 @@ MUTANTS = (
     _mutant("a busy partition is handed over", "own_partitions", "\n      AND p.partition_number <> ALL (v_busy)"),
     # Deduplication.
     _mutant("a duplicate is stored again", "deduplicate", "ELSE 'duplicate'", "ELSE 'stored'"),
+    _mutant(
+        "a duplicate takes a version",
+        "accept_message",
+        "    UPDATE wh_streams SET inbox_version = inbox_version - 1 WHERE stream_id = p_stream_id;\n",
+    ),
 )
 """Every mutant is killed by a harness named in test_mutants.py."""

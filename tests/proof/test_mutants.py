@@ -123,6 +123,7 @@ KILLS = {
     "a newcomer robs the owner": harness(waiting, op.own_partitions(BOB), verdict="from an active owner"),
     "a busy partition is handed over": harness(leased, op.own_partitions(ALICE), verdict="where it holds a lease"),
     "a duplicate is stored again": harness(drained, op.receive(), op.receive(), verdict="23505"),
+    "a duplicate takes a version": harness(drained, op.receive(), op.receive(), verdict="written to 2"),
 }
 
 

@@ -57,11 +57,13 @@ async def test_only_one_of_two_decisions_at_the_same_version_is_stored(store: Ev
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Receipt"] + ["WrongVersion"] * 4
 
 
-async def test_appending_again_changes_nothing(store: EventStore) -> None:
-    first = events(2)
-    assert (await store.append(S, first, expected_version=0)).versions == (1, 2)
-    assert (await store.append(S, first, expected_version=0)).versions == (1, 2)
-    assert len(await store.read(S)) == 2
+@pytest.mark.parametrize("count", [1, 2])
+async def test_appending_again_changes_nothing(store: EventStore, count: int) -> None:
+    first, versions = events(count), tuple(range(1, count + 1))
+    assert (await store.append(S, first, expected_version=0)).versions == versions
+    assert (await store.append(S, first, expected_version=0)).versions == versions
+    assert (await store.append(S, events(1))).versions == (count + 1,)
+    assert len(await store.read(S)) == count + 1
 
 
 async def test_two_copies_of_one_append_store_it_once(store: EventStore) -> None:

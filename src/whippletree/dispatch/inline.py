@@ -8,7 +8,6 @@ from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import PerspectiveFailed
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.ids import StreamId
-from whippletree.store.new_messages import stream_id_of
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection
@@ -33,9 +32,8 @@ class InlinePerspectives:
     async def after_publishing(self, new: NewMessages, versions: Sequence[int], connection: Connection) -> None:
         """Fold what was just published, in the transaction that published it."""
         last: dict[StreamId, int] = {}
-        for event, version in zip(new.events, versions, strict=False):
-            key = event.get("stream_key")
-            last[event["stream_id"] if key is None else stream_id_of(key)] = version
+        for append, version in zip(new.events, versions, strict=False):
+            last[append.stream_id] = version
         await self._fold(last, connection)
 
     async def __call__(self, stream_id: StreamId, version: int, connection: Connection) -> None:

@@ -169,7 +169,7 @@ def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: in
     if message.message_id.int == 0:
         raise InvalidMessage("message_id is all zeros; give every message an id of its own")
     if message.stream is not None:
-        _check_stream(message.stream)
+        check_stream(message.stream)
     check_type("message_type", message.message_type)
     if fault := _name_fault(message.topic):
         raise InvalidMessage(f"topic {fault}")
@@ -180,7 +180,8 @@ def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: in
         check_json(message.headers, max_bytes=max_payload_bytes, name="headers")
 
 
-def _check_stream(stream: UUID | str) -> None:
+def check_stream(stream: UUID | str) -> None:
+    """Raise `InvalidMessage` unless the value can name a stream."""
     if isinstance(stream, UUID):
         if stream.int == 0:
             raise InvalidMessage("stream is all zeros; leave it out for a message without order")

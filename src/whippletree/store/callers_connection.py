@@ -80,6 +80,7 @@ _ARRAYS = (
     "$8::uuid[], $9::uuid[], $10::timestamptz[]"
 )
 _SCALARS = "$1::uuid, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text, $8::uuid, $9::uuid, $10::timestamptz"
+_OF_OUTBOX, _OF_INBOX = f"'outbox', {_SCALARS}", f"'inbox', {_SCALARS}"
 _MISSING = frozenset({"3F000", "42883"})
 """Schema or function does not exist."""
 _OURS: dict[str, type[Error]] = {"WH004": InvalidMessage, "WH005": WrongVersion}
@@ -89,17 +90,33 @@ _STREAM_IS_A_MESSAGE = "wh_messages_pkey"
 
 
 async def call_storing(
-    function: str, messages: Sequence[OutboxMessage | InboxMessage], on: AsyncConnection, schema: str
+    function: str,
+    messages: Sequence[OutboxMessage | InboxMessage],
+    on: AsyncConnection,
+    schema: str,
+    *,
+    name: str | None = None,
 ) -> tuple[Any, ...]:
-    """The function's array, one element per message. Awaits the caller's connection only."""
+    """The function's array, one element per message. Awaits the caller's connection only. `name`: see `call_on`."""
     connection: Any = on.connection if isinstance(on, Transaction) else on
     if _driver(connection, _ASYNC) != "asyncpg":
-        return _answer(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
+        arguments = [("jsonb", as_json(messages))]
+        return _answer(await call_on(f"{function}_batch", arguments, on, schema, name=name or function))
+    if len(messages) == 1:
+        # Most callers store one message: arrays would cost them as much as the message.
+        scalars = _OF_OUTBOX if function == "store_outbox" else _OF_INBOX
+        version = await call_typed("store_message", scalars, as_values(messages[0]), connection, schema)
+        if function == "store_outbox":
+            return (version,)
+        if version is not None:
+            return ("stored",)
+    return _answer(await call_typed(function, _ARRAYS, as_arrays(messages), connection, schema))
+
+
+async def call_typed(function: str, parameters: str, values: Sequence[Any], connection: Any, schema: str) -> Any:
+    """The value of a function of ours, called on a connection of asyncpg in the caller's transaction."""
     try:
-        if function == "store_outbox" and len(messages) == 1:
-            # Most callers store one message: arrays would cost them as much as the message.
-            return (await connection.fetchval(_storing(schema, "store_message", _SCALARS), *as_values(messages[0])),)
-        return _answer(await connection.fetchval(_storing(schema, function, _ARRAYS), *as_arrays(messages)))
+        return await connection.fetchval(_storing(schema, function, parameters), *values)
     except Exception as error:
         _raise_ours(error, schema)
         raise

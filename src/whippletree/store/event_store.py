@@ -12,10 +12,12 @@ import asyncpg
 import asyncpg.pool
 
 from whippletree.errors import InvalidMessage, UsageError
+from whippletree.message.envelope import check_stream
 from whippletree.message.event import NewEvent, StoredEvent
 from whippletree.message.ids import StreamId
 from whippletree.message.upcast import Upcasters
 from whippletree.store.database import translated
+from whippletree.store.new_messages import stream_id_of
 from whippletree.store.receipt import Receipt
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection
@@ -58,7 +60,6 @@ class EventStore:
         self._upcasters = upcasters or Upcasters()
         self._append = call(schema, "append_events", 11)
         self._read = call(schema, "read_events", 7)
-        self._stream_id_of = call(schema, "stream_id_of", 1)
 
     async def append(
         self,
@@ -91,7 +92,7 @@ class EventStore:
     ) -> Receipt:
         count = len(events)
         with translated():
-            stream_id = await self._identify(stream, executor)
+            stream_id = _identify(stream)
             versions = await executor.fetchval(
                 self._append,
                 [stream_id] * count,
@@ -125,7 +126,7 @@ class EventStore:
         with translated():
             rows = await executor.fetch(
                 self._read,
-                await self._identify(stream, executor),
+                _identify(stream),
                 span.after,
                 span.up_to,
                 span.until,
@@ -135,9 +136,11 @@ class EventStore:
             )
         return [self._upcasters.lift(StoredEvent(*row)) for row in rows]
 
-    async def _identify(self, stream: UUID | str, executor: Executor) -> StreamId:
-        if isinstance(stream, UUID):
-            return StreamId(stream)
-        if not stream:
-            raise InvalidMessage("the stream's key is empty")
-        return StreamId(await executor.fetchval(self._stream_id_of, stream))
+
+def _identify(stream: UUID | str) -> StreamId:
+    if isinstance(stream, UUID):
+        return StreamId(stream)
+    if not stream:
+        raise InvalidMessage("the stream's key is empty")
+    check_stream(stream)
+    return stream_id_of(stream)

@@ -5,24 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.event import NewEvent
-from whippletree.store.callers_connection import Arguments, AsyncConnection, SyncConnection, call_on, call_on_sync
-from whippletree.store.new_messages import element
+from whippletree.message.ids import StreamId
+from whippletree.store.callers_connection import (
+    Arguments,
+    AsyncConnection,
+    SyncConnection,
+    asyncpg_connection,
+    call_on,
+    call_on_sync,
+    call_storing,
+    call_typed,
+)
+from whippletree.store.new_messages import as_json, element, stream_id_of
+
+_SCALARS = (
+    "$1::uuid, $2::text, $3::uuid, $4::text, $5::integer, $6::text::json, $7::text::json, "
+    "$8::uuid, $9::uuid, $10::bigint"
+)
+
+
+class NewAppend(NamedTuple):
+    """An event on its way to a stream."""
+
+    stream: UUID | str
+    event: NewEvent
+    expected_version: int | None
+
+    @property
+    def stream_id(self) -> StreamId:
+        return stream_id_of(self.stream) if isinstance(self.stream, str) else StreamId(self.stream)
 
 
 @dataclass(slots=True)
 class NewMessages:
     """What is to be published together, in the order given. Checked as it is added, before anything is sent."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
-    outbox: list[dict[str, Any]] = field(default_factory=list)
-    inbox: list[dict[str, Any]] = field(default_factory=list)
+    events: list[NewAppend] = field(default_factory=list)
+    outbox: list[OutboxMessage] = field(default_factory=list)
+    inbox: list[InboxMessage] = field(default_factory=list)
     scheduled: list[dict[str, Any]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -38,30 +65,29 @@ class NewMessages:
     def append(self, stream: UUID | str, event: NewEvent, *, expected_version: int | None = None) -> None:
         """An event, to be appended to its stream."""
         event.check()
-        # An event is written like a message, so that one reader in SQL knows both.
-        same = OutboxMessage(
-            message_id=event.event_id,  # type: ignore[arg-type]  # ids of events and messages share one column here
-            message_type=event.event_type,
-            payload=event.payload,
-            stream=stream,
-            headers=event.metadata,
-            correlation_id=event.correlation_id,
-            causation_id=event.causation_id,
-        )
-        same.check()
-        written = element(same) | {"shape": event.shape}
-        if expected_version is not None:
-            written["expected_version"] = expected_version
-        self.events.append(written)
+        _as_message(stream, event).check()
+        self.events.append(NewAppend(stream, event, expected_version))
 
     def store(self, message: OutboxMessage | InboxMessage, *, due_at: datetime | None = None, key: str | None) -> None:
         """A message, for its queue now, or when it is due."""
         message.check()
-        queue = "outbox" if isinstance(message, OutboxMessage) else "inbox"
         if due_at is not None:
+            queue = "outbox" if isinstance(message, OutboxMessage) else "inbox"
             self.scheduled.append(element(message) | {"queue": queue, "due_at": due_at, "schedule_key": key})
+        elif isinstance(message, OutboxMessage):
+            self.outbox.append(message)
         else:
-            (self.outbox if queue == "outbox" else self.inbox).append(element(message))
+            self.inbox.append(message)
+
+    @property
+    def is_one_event(self) -> bool:
+        """Whether there is one event, and nothing else."""
+        return len(self.events) == 1 and not (self.outbox or self.inbox or self.scheduled)
+
+    @property
+    def of_one_queue(self) -> bool:
+        """Whether there is nothing but messages for the outbox, or for the inbox."""
+        return not (self.events or self.scheduled) and bool(self.outbox) != bool(self.inbox)
 
 
 async def publish(new: NewMessages, *, on: AsyncConnection, schema: str = "whippletree") -> Sequence[int]:
@@ -70,6 +96,16 @@ async def publish(new: NewMessages, *, on: AsyncConnection, schema: str = "whipp
     All or nothing, even on a connection that commits by itself. The streams stay locked for other writers until the
     transaction ends, so publish late. Raises `WrongVersion` when a stream is not where it was expected to be.
     """
+    connection = asyncpg_connection(on)
+    if new.is_one_event and connection is not None:
+        version = await call_typed("append_event", _SCALARS, _event_values(new.events[0]), connection, schema)
+        if version is not None:
+            return [version]
+    if new.inbox and new.of_one_queue:
+        await call_storing("store_inbox", new.inbox, on, schema, name="publish")
+        return []
+    if new.of_one_queue:
+        return await call_storing("store_outbox", new.outbox, on, schema, name="publish")
     return list(await call_on("publish_messages", _arguments(new), on, schema, name="publish")) if new else []
 
 
@@ -89,5 +125,40 @@ def cancel_sync(key: str, *, on: SyncConnection, schema: str = "whippletree") ->
 
 
 def _arguments(new: NewMessages) -> Arguments:
-    parts = (new.events, new.outbox, new.inbox, new.scheduled)
-    return [("jsonb", msgspec.json.encode(part).decode() if part else "[]") for part in parts]
+    events = msgspec.json.encode([_event_element(*append) for append in new.events]).decode()
+    scheduled = msgspec.json.encode(new.scheduled).decode()
+    return [("jsonb", part) for part in (events, as_json(new.outbox), as_json(new.inbox), scheduled)]
+
+
+def _as_message(stream: UUID | str, event: NewEvent) -> OutboxMessage:
+    """An event is written like a message, so that one reader in SQL knows both."""
+    return OutboxMessage(
+        message_id=event.event_id,  # type: ignore[arg-type]  # ids of events and messages share one column here
+        message_type=event.event_type,
+        payload=event.payload,
+        stream=stream,
+        headers=event.metadata,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+    )
+
+
+def _event_values(append: NewAppend) -> tuple[Any, ...]:
+    event = append.event
+    return (
+        append.stream_id,
+        append.stream if isinstance(append.stream, str) else None,
+        event.event_id,
+        event.event_type,
+        event.shape,
+        event.payload,
+        event.metadata,
+        event.correlation_id,
+        event.causation_id,
+        append.expected_version,
+    )
+
+
+def _event_element(stream: UUID | str, event: NewEvent, expected_version: int | None) -> dict[str, Any]:
+    written = element(_as_message(stream, event)) | {"shape": event.shape}
+    return written if expected_version is None else written | {"expected_version": expected_version}

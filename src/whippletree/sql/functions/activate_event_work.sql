@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION activate_event_work(
 RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
+SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_work record;

@@ -15,6 +15,14 @@ DECLARE
   v_as_of timestamptz;
   v_arrival bigint;
 BEGIN
+  -- Most come alone.
+  IF cardinality(p_event_ids) = 1 AND p_expected_streams IN ('{}', p_stream_ids) THEN
+    v_versions := ARRAY[append_event(p_stream_ids[1], p_stream_keys[1], p_event_ids[1], p_event_types[1], p_shapes[1],
+      p_payloads[1], p_metadata[1], p_correlation_ids[1], p_causation_ids[1], p_expected_versions[1], p_as_of)];
+    IF v_versions[1] IS NOT NULL THEN
+      RETURN v_versions;
+    END IF;
+  END IF;
   PERFORM require_storable(p_stream_ids, p_event_ids, p_event_types, p_payloads);
   PERFORM lock_writers(p_stream_ids);
   v_versions := appended_versions(p_stream_ids, p_event_ids);

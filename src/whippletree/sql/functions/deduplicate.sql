@@ -9,8 +9,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 AS $$
 DECLARE
   v_hashes uuid[] := ARRAY(
-    SELECT left(encode(sha256(convert_to(m.message_type || E'\n' || m.payload, 'UTF8')), 'hex'), 32)::uuid
-    FROM unnest(p_message_types, p_payloads) AS m(message_type, payload));
+    SELECT body_hash(m.message_type, m.payload::text) FROM unnest(p_message_types, p_payloads) AS m(message_type, payload));
   v_new uuid[] := '{}';
   v_outcomes text[];
 BEGIN

@@ -10,8 +10,11 @@ AS $$
 DECLARE
   v_versions bigint[] := '{}';
 BEGIN
-  -- All writers' rows first and in order, whatever is stored afterwards: see process_work.
-  PERFORM lock_writers(new_streams(p_events || p_outbox || p_inbox));
+  -- All writers' rows first and in order, whatever is stored afterwards: see process_work. Messages of one kind lock their
+  -- own in order.
+  IF (p_events <> '[]')::integer + (p_outbox <> '[]')::integer + (p_inbox <> '[]')::integer > 1 THEN
+    PERFORM lock_writers(new_streams(p_events || p_outbox || p_inbox));
+  END IF;
   IF p_events <> '[]' THEN
     v_versions := append_events_batch(p_events, p_as_of);
   END IF;

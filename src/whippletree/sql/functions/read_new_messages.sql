@@ -3,9 +3,12 @@ CREATE OR REPLACE FUNCTION read_new_messages(p_queue text, p_elements jsonb)
 RETURNS TABLE (
   place integer, stream_id uuid, stream_key text, message_id uuid, message_type text, topic text, payload json,
   headers json, correlation_id uuid, causation_id uuid, scheduled_for timestamptz, fault text)
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
+SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
+BEGIN
+  RETURN QUERY
   SELECT r.place, r.stream_id, r.stream_key, r.message_id, r.message_type, r.topic, r.payload, r.headers,
     r.correlation_id, r.causation_id, r.scheduled_for,
     CASE
@@ -47,4 +50,5 @@ AS $$
     OFFSET 0
   ) r
   ORDER BY r.place;
+END;
 $$;

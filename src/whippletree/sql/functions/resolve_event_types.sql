@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION resolve_event_types(p_event_types text[])
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(lock_key('event types'));

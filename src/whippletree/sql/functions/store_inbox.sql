@@ -12,6 +12,15 @@ DECLARE
   v_outcomes text[];
   v_new integer[];
 BEGIN
+  -- Most come alone and are new.
+  IF cardinality(p_message_ids) = 1 THEN
+    IF store_message('inbox', p_stream_ids[1], p_stream_keys[1], p_message_ids[1], p_message_types[1], p_topics[1],
+      p_payloads[1]::text, p_headers[1]::text, p_correlation_ids[1], p_causation_ids[1], p_scheduled_for[1], p_as_of)
+      IS NOT NULL
+    THEN
+      RETURN '{stored}';
+    END IF;
+  END IF;
   PERFORM require_storable(p_stream_ids, p_message_ids, p_message_types, p_payloads);
   -- Before the ids are remembered: a batch that stores into both queues holds the writers' rows by then.
   PERFORM lock_writers(p_stream_ids);

@@ -1,13 +1,13 @@
--- Stores one message into the outbox: what store_messages does, without arrays and in one function, for the many callers
--- who store one at a time. The reasons stand in number_messages and activate_streams.
+-- Stores one message: what store_messages does, without arrays and in one function, for the many callers who store one
+-- at a time. Returns its version; NULL when the inbox has accepted its id before, and nothing is stored: store_inbox then
+-- says what it is. The reasons stand in number_messages, activate_streams and deduplicate.
 CREATE OR REPLACE FUNCTION store_message(
-  p_stream_id uuid, p_stream_key text, p_message_id uuid, p_message_type text, p_topic text, p_payload text,
-  p_headers text, p_correlation_id uuid, p_causation_id uuid, p_scheduled_for timestamptz,
+  p_queue text, p_stream_id uuid, p_stream_key text, p_message_id uuid, p_message_type text, p_topic text,
+  p_payload text, p_headers text, p_correlation_id uuid, p_causation_id uuid, p_scheduled_for timestamptz,
   p_as_of timestamptz DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
-SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET jit = off
+SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
   v_stream_id uuid := COALESCE(p_stream_id, p_message_id);
@@ -22,24 +22,28 @@ BEGIN
   THEN
     PERFORM require_storable(ARRAY[p_stream_id], ARRAY[p_message_id], ARRAY[p_message_type], ARRAY[p_payload::json]);
   END IF;
-  IF p_stream_id IS NOT NULL THEN
+  IF p_stream_id IS NOT NULL AND p_queue = 'outbox' THEN
     INSERT INTO wh_streams AS w (stream_id, stream_key, outbox_version) VALUES (p_stream_id, p_stream_key, 1)
-    ON CONFLICT (stream_id) DO UPDATE
-    SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key), outbox_version = w.outbox_version + 1
-    RETURNING w.outbox_version INTO v_version;
+    ON CONFLICT (stream_id) DO UPDATE SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key),
+      outbox_version = w.outbox_version + 1 RETURNING w.outbox_version INTO v_version;
+  ELSIF p_queue IS DISTINCT FROM 'outbox' THEN
+    v_version := accept_message(p_queue, p_stream_id, p_stream_key, p_message_id, p_message_type, p_payload, p_as_of);
+    IF v_version IS NULL THEN
+      RETURN NULL;
+    END IF;
   ELSIF EXISTS (SELECT FROM wh_streams w WHERE w.stream_id = p_message_id) THEN
     PERFORM require_ids_of_their_own(ARRAY[p_stream_id], ARRAY[p_message_id]);
   END IF;
   v_as_of := COALESCE(p_as_of, clock_timestamp());
   INSERT INTO wh_messages (queue, stream_id, version, message_id, message_type, topic, payload, headers,
     correlation_id, causation_id, scheduled_for, created_at)
-  VALUES ('outbox', v_stream_id, v_version, p_message_id, p_message_type, p_topic, p_payload::json, p_headers::json,
+  VALUES (p_queue, v_stream_id, v_version, p_message_id, p_message_type, p_topic, p_payload::json, p_headers::json,
     p_correlation_id, p_causation_id, p_scheduled_for, v_as_of);
 
   LOOP
     -- A new stream has no workers' row to ask for, unless the insertion below found one.
     IF v_version > 1 OR NOT FOUND THEN
-      PERFORM FROM wh_active_streams s WHERE s.queue = 'outbox' AND s.stream_id = v_stream_id FOR KEY SHARE;
+      PERFORM FROM wh_active_streams s WHERE s.queue = p_queue AND s.stream_id = v_stream_id FOR KEY SHARE;
       IF FOUND THEN
         RETURN v_version;
       END IF;
@@ -48,7 +52,7 @@ BEGIN
       PERFORM require_recent_snapshot();
     END IF;
     INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    VALUES ('outbox', v_stream_id, partition_of(v_stream_id, (SELECT partition_count FROM wh_settings)),
+    VALUES (p_queue, v_stream_id, partition_of(v_stream_id, (SELECT partition_count FROM wh_settings)),
       greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
     ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;

@@ -10,7 +10,7 @@ SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   IF cardinality(p_message_ids) = 1 THEN
-    RETURN ARRAY[store_message(p_stream_ids[1], p_stream_keys[1], p_message_ids[1], p_message_types[1], p_topics[1],
+    RETURN ARRAY[store_message('outbox', p_stream_ids[1], p_stream_keys[1], p_message_ids[1], p_message_types[1], p_topics[1],
       p_payloads[1]::text, p_headers[1]::text, p_correlation_ids[1], p_causation_ids[1], p_scheduled_for[1], p_as_of)];
   END IF;
   PERFORM require_storable(p_stream_ids, p_message_ids, p_message_types, p_payloads);
