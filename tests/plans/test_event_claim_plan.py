@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -72,3 +73,23 @@ async def test_a_claim_of_events_reads_no_more_than_it_takes(
     for node in steps:
         assert node.kind in ("Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable", "LockRows"), node.facts
         assert node.rows_read <= LIMIT * RUN, node.facts
+
+
+@pytest.mark.parametrize("calls", [1, 12], ids=["first call", "after many calls"])
+async def test_reports_on_events_in_json_are_looked_up_by_key(
+    instance_id: tuple[asyncpg.Connection, UUID], calls: int
+) -> None:
+    connection, instance = instance_id
+    explained = await Explained.on(connection)
+    events = await connection.fetch("SELECT event_id::text FROM wh_event_store LIMIT $1", LIMIT)
+    reports = json.dumps([{"event_id": row[0], "receptor_name": "mailer"} for row in events])
+    plans: list[Plan] = []
+    for _ in range(calls):
+        plans = await explained.plans(
+            "SELECT read_event_reports($1, 'receptor', 'complete', $2::text::jsonb)", instance, reports
+        )
+    steps = [node for plan in plans for table in _TABLES for node in plan.steps(table=table)]
+    assert {node.table for node in steps} == {"wh_active_streams", "wh_event_store"}
+    for node in steps:
+        assert node.kind == "Index Scan", node.facts
+        assert node.rows_read <= LIMIT, node.facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -48,6 +49,35 @@ async def test_renewing_failing_and_releasing_find_their_streams_by_key(backlog:
             "SELECT release_messages($1, $2, $3, $4, $5, $6)", *held, [None] * len(streams), T0
         )
         _assert_by_key(plans, LIMIT)
+
+
+async def test_reports_in_json_are_looked_up_by_key(backlog: Backlog) -> None:
+    for _ in range(_CALLS):
+        rows = await backlog.connection.fetch(_CLAIM, backlog.instance_id, LIMIT, T0)
+        reports = json.dumps([{"message_id": str(row["message_id"]), "status": 4} for row in rows])
+        plans = await backlog.explained.plans(
+            "SELECT * FROM read_all_reports($1, jsonb_build_object('p_outbox_completions', $2::text::jsonb))",
+            *(backlog.instance_id, reports),
+        )
+        _assert_by_key(plans, LIMIT)
+
+
+async def test_messages_in_json_are_looked_up_by_key(backlog: Backlog) -> None:
+    stream = await backlog.connection.fetchval("SELECT stream_id::text FROM wh_streams LIMIT 1")
+    for _ in range(_CALLS):
+        plans: list[Plan] = []
+        for name in (stream, None):
+            messages: list[dict[str, Any]] = [
+                {
+                    "message_id": str(new_message_id()),
+                    "stream_id": name and str(name),
+                    "message_type": "A",
+                    "payload": {},
+                }
+                for _ in range(2)
+            ]
+            plans += await backlog.explained.plans("SELECT store_outbox_batch($1::text::jsonb)", json.dumps(messages))
+        _assert_by_key(plans, 2)
 
 
 async def test_storing_finds_its_streams_by_key(backlog: Backlog) -> None:

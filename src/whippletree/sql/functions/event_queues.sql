@@ -3,9 +3,12 @@
 -- has no queue.
 CREATE OR REPLACE FUNCTION event_queues(p_queue text)
 RETURNS SETOF text
-LANGUAGE sql STABLE STRICT
+LANGUAGE plpgsql STABLE STRICT
 SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
 AS $$
+BEGIN
+  RETURN QUERY
   SELECT p_queue WHERE p_queue NOT LIKE '%/*'
   UNION
   SELECT 'perspective/' || m.perspective_name FROM wh_perspective_mappings m WHERE p_queue = 'perspective/*'
@@ -15,4 +18,5 @@ AS $$
     AND p_queue IN ('perspective/*', 'perspective/' || p.perspective_name)
   UNION
   SELECT 'receptor/' || m.receptor_name FROM wh_receptor_mappings m WHERE p_queue = 'receptor/*';
+END;
 $$;

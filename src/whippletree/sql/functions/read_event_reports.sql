@@ -3,9 +3,13 @@
 -- and, when completed, last_event_id. Without lease_token the instance's present lease counts.
 CREATE OR REPLACE FUNCTION read_event_reports(p_instance_id uuid, p_kind text, p_verb text, p_elements jsonb)
 RETURNS SETOF wh_report
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+BEGIN
+  RETURN QUERY
   SELECT COALESCE(r.queue, p_kind), p_verb, r.place::integer, r.event_id, COALESCE(e.stream_id, r.stream_id),
     COALESCE(e.version, s.head_version + 1), COALESCE(r.token, s.lease_token),
     left(COALESCE(r.e ->> 'error', 'unknown'), 10000), r.retry_seconds,
@@ -32,7 +36,16 @@ AS $$
         AS retry_seconds
     FROM jsonb_array_elements(require_array(format('the reports %s %s', p_kind, p_verb), p_elements))
       WITH ORDINALITY AS n(e, place)
+    -- Reads each element once: see read_new_messages.
+    OFFSET 0
   ) r
-  LEFT JOIN wh_event_store e ON e.event_id = r.event_id AND (p_kind = 'receptor' OR p_verb = 'complete')
-  LEFT JOIN wh_active_streams s ON s.stream_id = ANY (ARRAY[COALESCE(e.stream_id, r.stream_id)]) AND s.queue = r.queue;
+  LEFT JOIN LATERAL (
+    SELECT f.event_id, f.stream_id, f.version FROM wh_event_store f
+    WHERE f.event_id = r.event_id AND (p_kind = 'receptor' OR p_verb = 'complete') OFFSET 0
+  ) e ON true
+  LEFT JOIN LATERAL (
+    SELECT a.* FROM wh_active_streams a
+    WHERE a.stream_id = COALESCE(e.stream_id, r.stream_id) AND a.queue = r.queue OFFSET 0
+  ) s ON true;
+END;
 $$;

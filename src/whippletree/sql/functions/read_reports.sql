@@ -3,9 +3,13 @@
 -- retry_seconds and lease_token. Without a token the instance's present lease counts. Status 0 among completions is a release.
 CREATE OR REPLACE FUNCTION read_reports(p_instance_id uuid, p_queue text, p_verb text, p_elements jsonb)
 RETURNS SETOF wh_report
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+BEGIN
+  RETURN QUERY
   SELECT p_queue, r.verb, r.place::integer, r.message_id, m.stream_id, m.version, COALESCE(r.token, s.lease_token),
     left(COALESCE(r.e ->> 'error', 'unknown') || COALESCE(E'\n' || (r.e ->> 'stack_trace'), ''), 10000), r.retry_seconds,
     CASE
@@ -39,7 +43,15 @@ AS $$
       END AS verb
     FROM jsonb_array_elements(require_array(format('the reports %s %s', p_queue, p_verb), p_elements))
       WITH ORDINALITY AS n(e, place)
+    -- Reads each element once: see read_new_messages.
+    OFFSET 0
   ) r
-  LEFT JOIN wh_messages m ON m.message_id = r.message_id AND m.queue = p_queue AND m.version > 0
-  LEFT JOIN wh_active_streams s ON s.queue = p_queue AND s.stream_id = m.stream_id;
+  LEFT JOIN LATERAL (
+    SELECT f.message_id, f.stream_id, f.version FROM wh_messages f
+    WHERE f.message_id = r.message_id AND f.queue = p_queue AND f.version > 0 OFFSET 0
+  ) m ON true
+  LEFT JOIN LATERAL (
+    SELECT a.* FROM wh_active_streams a WHERE a.queue = p_queue AND a.stream_id = m.stream_id OFFSET 0
+  ) s ON true;
+END;
 $$;
