@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 from whippletree.errors import Error, InvalidMessage, SchemaMismatch, UsageError, WrongVersion
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.settings import valid_schema
-from whippletree.store.new_messages import as_arrays, as_json, as_values
+from whippletree.store.new_messages import as_arrays, as_json, as_texts, as_values
 from whippletree.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -98,35 +98,44 @@ async def call_storing(
     name: str | None = None,
 ) -> tuple[Any, ...]:
     """The function's array, one element per message. Awaits the caller's connection only. `name`: see `call_on`."""
-    connection: Any = on.connection if isinstance(on, Transaction) else on
-    if _driver(connection, _ASYNC) != "asyncpg":
-        arguments = [("jsonb", as_json(messages))]
-        return _answer(await call_on(f"{function}_batch", arguments, on, schema, name=name or function))
+    connection, name = asyncpg_connection(on), name or function
+    # Most callers store one message: arrays or JSON would cost them as much as the message.
     if len(messages) == 1:
-        # Most callers store one message: arrays would cost them as much as the message.
-        scalars = _OF_OUTBOX if function == "store_outbox" else _OF_INBOX
-        version = await call_typed("store_message", scalars, as_values(messages[0]), connection, schema)
-        if function == "store_outbox":
-            return (version,)
+        if connection is None:
+            version = await call_on("store_message", _alone(function, messages[0]), on, schema, name=name)
+        else:
+            scalars = _OF_OUTBOX if function == "store_outbox" else _OF_INBOX
+            version = await _call_typed("store_message", scalars, as_values(messages[0]), connection, schema)
         if version is not None:
-            return ("stored",)
-    return _answer(await call_typed(function, _ARRAYS, as_arrays(messages), connection, schema))
+            return _answer_alone(function, version)
+    if connection is None:
+        return tuple(await call_on(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=name))
+    return tuple(await _call_typed(function, _ARRAYS, as_arrays(messages), connection, schema))
 
 
-async def call_typed(function: str, parameters: str, values: Sequence[Any], connection: Any, schema: str) -> Any:
-    """The value of a function of ours, called on a connection of asyncpg in the caller's transaction."""
+async def _call_typed(function: str, parameters: str, values: Sequence[Any], connection: Any, schema: str) -> Any:
     try:
-        return await connection.fetchval(_storing(schema, function, parameters), *values)
+        return await connection.fetchval(_typed(schema, function, parameters), *values)
     except Exception as error:
         _raise_ours(error, schema)
         raise
 
 
 def call_storing_sync(
-    function: str, messages: Sequence[OutboxMessage | InboxMessage], on: SyncConnection, schema: str
-) -> Sequence[Any]:
+    function: str,
+    messages: Sequence[OutboxMessage | InboxMessage],
+    on: SyncConnection,
+    schema: str,
+    *,
+    name: str | None = None,
+) -> tuple[Any, ...]:
     """The same, for connections that are not awaited."""
-    return _answer(call_on_sync(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=function))
+    name = name or function
+    if len(messages) == 1:
+        version = call_on_sync("store_message", _alone(function, messages[0]), on, schema, name=name)
+        if version is not None:
+            return _answer_alone(function, version)
+    return tuple(call_on_sync(f"{function}_batch", [("jsonb", as_json(messages))], on, schema, name=name))
 
 
 async def call_on(
@@ -200,7 +209,7 @@ def _driver_of(python_type: Any, asynchronous: bool) -> str | None:
 
 
 @lru_cache
-def _storing(schema: str, function: str, parameters: str) -> str:
+def _typed(schema: str, function: str, parameters: str) -> str:
     return f'SELECT "{valid_schema(schema)}".{function}({parameters})'
 
 
@@ -224,12 +233,17 @@ def _require_postgresql(connection: Any) -> None:
 
 
 def _call(function: str, schema: str, arguments: Arguments, parameter: str) -> str:
-    casts = (f"CAST({parameter.format(number)} AS {kind})" for number, (kind, _) in enumerate(arguments, 1))
+    return _statement(function, schema, tuple(kind for kind, _ in arguments), parameter)
+
+
+@lru_cache
+def _statement(function: str, schema: str, kinds: tuple[str, ...], parameter: str) -> str:
+    casts = (f"CAST({parameter.format(number)} AS {kind})" for number, kind in enumerate(kinds, 1))
     return f'SELECT "{valid_schema(schema)}".{function}({", ".join(casts)})'
 
 
 def _in_sqlalchemy(function: str, schema: str, arguments: Arguments) -> tuple[Any, dict[str, str | None]]:
-    statement = sys.modules["sqlalchemy"].text(_call(function, schema, arguments, ":argument_{}"))
+    statement = sys.modules["sqlalchemy"].text(_call(function, schema, arguments, "CAST(:argument_{} AS text)"))
     return statement, {f"argument_{number}": value for number, (_, value) in enumerate(arguments, 1)}
 
 
@@ -237,8 +251,12 @@ def _as_tuples() -> Any:
     return sys.modules["psycopg.rows"].tuple_row
 
 
-def _answer(array: Any) -> tuple[Any, ...]:
-    return tuple(array)
+def _alone(function: str, message: OutboxMessage | InboxMessage) -> Arguments:
+    return [("text", function.removeprefix("store_")), *as_texts(message)]
+
+
+def _answer_alone(function: str, version: int) -> tuple[Any, ...]:
+    return (version,) if function == "store_outbox" else ("stored",)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from whippletree.message.codec import MAX_PAYLOAD_BYTES
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.ids import StreamId
 
+_TYPES = ("uuid", "text", "uuid", "text", "text", "text", "text", "uuid", "uuid", "timestamptz")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -78,6 +79,13 @@ def as_values(message: OutboxMessage | InboxMessage) -> tuple[Any, ...]:
         message.causation_id,
         message.scheduled_for,
     )
+
+
+def as_texts(message: OutboxMessage | InboxMessage) -> list[tuple[str, str | None]]:
+    """The same as texts, each with its type, which every driver can send."""
+    return [
+        (kind, None if value is None else str(value)) for kind, value in zip(_TYPES, as_values(message), strict=True)
+    ]
 
 
 def stream_id_of(key: str) -> StreamId:

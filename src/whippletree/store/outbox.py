@@ -38,4 +38,4 @@ def store_outbox_sync(
     """`store_outbox` for a connection that is not awaited."""
     require_storable(messages, max_payload_bytes)
     require_distinct(messages)
-    return tuple(call_storing_sync("store_outbox", messages, on, schema)) if messages else ()
+    return call_storing_sync("store_outbox", messages, on, schema) if messages else ()

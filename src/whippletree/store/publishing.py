@@ -17,18 +17,12 @@ from whippletree.store.callers_connection import (
     Arguments,
     AsyncConnection,
     SyncConnection,
-    asyncpg_connection,
     call_on,
     call_on_sync,
     call_storing,
-    call_typed,
+    call_storing_sync,
 )
 from whippletree.store.new_messages import as_json, element, stream_id_of
-
-_SCALARS = (
-    "$1::uuid, $2::text, $3::uuid, $4::text, $5::integer, $6::text::json, $7::text::json, "
-    "$8::uuid, $9::uuid, $10::bigint"
-)
 
 
 class NewAppend(NamedTuple):
@@ -96,12 +90,11 @@ async def publish(new: NewMessages, *, on: AsyncConnection, schema: str = "whipp
     All or nothing, even on a connection that commits by itself. The streams stay locked for other writers until the
     transaction ends, so publish late. Raises `WrongVersion` when a stream is not where it was expected to be.
     """
-    connection = asyncpg_connection(on)
-    if new.is_one_event and connection is not None:
-        version = await call_typed("append_event", _SCALARS, _event_values(new.events[0]), connection, schema)
+    if new.is_one_event:
+        version = await call_on("append_event", _event_arguments(new.events[0]), on, schema, name="publish")
         if version is not None:
             return [version]
-    if new.inbox and new.of_one_queue:
+    if new.of_one_queue and new.inbox:
         await call_storing("store_inbox", new.inbox, on, schema, name="publish")
         return []
     if new.of_one_queue:
@@ -111,6 +104,15 @@ async def publish(new: NewMessages, *, on: AsyncConnection, schema: str = "whipp
 
 def publish_sync(new: NewMessages, *, on: SyncConnection, schema: str = "whippletree") -> Sequence[int]:
     """`publish` for a connection that is not awaited."""
+    if new.is_one_event:
+        version = call_on_sync("append_event", _event_arguments(new.events[0]), on, schema, name="publish")
+        if version is not None:
+            return [version]
+    if new.of_one_queue and new.inbox:
+        call_storing_sync("store_inbox", new.inbox, on, schema, name="publish")
+        return []
+    if new.of_one_queue:
+        return call_storing_sync("store_outbox", new.outbox, on, schema, name="publish")
     return list(call_on_sync("publish_messages", _arguments(new), on, schema, name="publish")) if new else []
 
 
@@ -143,20 +145,23 @@ def _as_message(stream: UUID | str, event: NewEvent) -> OutboxMessage:
     )
 
 
-def _event_values(append: NewAppend) -> tuple[Any, ...]:
+def _event_arguments(append: NewAppend) -> Arguments:
     event = append.event
-    return (
-        append.stream_id,
-        append.stream if isinstance(append.stream, str) else None,
-        event.event_id,
-        event.event_type,
-        event.shape,
-        event.payload,
-        event.metadata,
-        event.correlation_id,
-        event.causation_id,
-        append.expected_version,
-    )
+    return [
+        (kind, None if value is None else str(value))
+        for kind, value in (
+            ("uuid", append.stream_id),
+            ("text", append.stream if isinstance(append.stream, str) else None),
+            ("uuid", event.event_id),
+            ("text", event.event_type),
+            ("integer", event.shape),
+            ("json", event.payload),
+            ("json", event.metadata),
+            ("uuid", event.correlation_id),
+            ("uuid", event.causation_id),
+            ("bigint", append.expected_version),
+        )
+    ]
 
 
 def _event_element(stream: UUID | str, event: NewEvent, expected_version: int | None) -> dict[str, Any]:
