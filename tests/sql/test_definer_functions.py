@@ -27,7 +27,15 @@ AS_THE_CALLER = {
         "lock_key",
         "wake_channel",
     ),
-    *("stream_id_of", "partition_of", "require_read_committed", "enter_subscriber", "stand_by", "take_subscribers"),
+    *(
+        "stream_id_of",
+        "is_uuid",
+        "partition_of",
+        "require_read_committed",
+        "enter_subscriber",
+        "stand_by",
+        "take_subscribers",
+    ),
     *("release_subscribers", "subscriber_lock", "subscriber_locks", "subscriber_channel", "feed_channel"),
     # Views ask these, and a view has its reader's rights to functions. They compute.
     *("is_parked", "is_leased"),

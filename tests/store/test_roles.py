@@ -25,7 +25,7 @@ NEW = {"wh_migrations": {"SELECT"}, "wh_installation": {"SELECT"}}
 STORED = {"wh_outbox": {"INSERT"}, "wh_inbox": {"INSERT"}} | NEW
 STORING = {
     *("store_message", "store_outbox", "store_outbox_batch", "store_inbox", "store_inbox_batch", "receive_messages"),
-    *("append_event", "append_events", "stream_id_of", "awaited_version", "has_applied", "why_not_applied"),
+    *("append_event", "append_events", "stream_id_of", "is_uuid", "awaited_version", "has_applied", "why_not_applied"),
     *("follows_feed", "number_events", "last_number", "awaited_number", "has_followed", "why_subscriber"),
     *("append_events_batch", "publish_messages", "cancel_message"),
 }
@@ -57,6 +57,7 @@ VIEWING = {
     *(
         "read_events",
         "stream_id_of",
+        "is_uuid",
         "partition_of",
         "instance_overview",
         "queue_overview",

@@ -31,6 +31,7 @@ from whippletree.settings import Dsn
 from whippletree.store.deduplication import forget_messages
 from whippletree.store.event_store import EventStore
 from whippletree.store.inbox import StoreOutcome, store_inbox
+from whippletree.store.new_messages import stream_id_of
 from whippletree.store.outbox import store_outbox, store_outbox_sync
 from whippletree.store.roles import RoleKind, grant
 from whippletree.store.schema import migrate, require_schema
@@ -82,6 +83,8 @@ async def test_a_producer_stores_in_every_way(place: Place) -> None:
     assert await store_outbox([message(), message(), message(None)], on=connection) == (2, 3, 1)
     received = arrival()
     assert await store_inbox([received, received], on=connection) == (StoreOutcome.STORED, StoreOutcome.DUPLICATE)
+    assert await store_inbox([arrival()], on=connection) == (StoreOutcome.STORED,)
+    assert await connection.fetchval("SELECT stream_id_of('order-17')") == stream_id_of("order-17")
     with psycopg.connect(place.producer.reveal()) as sync:
         assert store_outbox_sync([message()], on=sync) == (4,)
     await connection.execute("INSERT INTO wh_outbox (stream_key, message_type, payload) VALUES ('order-17', 'P', '{}')")
@@ -106,7 +109,7 @@ async def test_a_producer_stores_in_every_way(place: Place) -> None:
         "SELECT array_agg(version ORDER BY version) FROM wh_outbox WHERE stream_key = 'order-17'"
     )
     assert stored == [1, 2, 3, 4, 5, 6, 7]
-    assert await owner.fetchval("SELECT count(*) FROM wh_inbox") == 2
+    assert await owner.fetchval("SELECT count(*) FROM wh_inbox") == 3
     await owner.close()
 
 

@@ -8,7 +8,7 @@ AS $$
 BEGIN
   PERFORM grant_functions(p_role, ARRAY['store_message', 'store_outbox', 'store_outbox_batch', 'store_inbox',
     'store_inbox_batch', 'receive_messages', 'append_event', 'append_events', 'append_events_batch', 'publish_messages',
-    'cancel_message', 'stream_id_of', 'awaited_version', 'has_applied', 'why_not_applied',
+    'cancel_message', 'stream_id_of', 'is_uuid', 'awaited_version', 'has_applied', 'why_not_applied',
     -- The same for perspectives that follow the feed, in which the event has to have its number.
     'follows_feed', 'number_events', 'last_number', 'awaited_number', 'has_followed',
     'why_subscriber']);
