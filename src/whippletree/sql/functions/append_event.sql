@@ -26,8 +26,8 @@ BEGIN
   ON CONFLICT (stream_id) DO UPDATE
   SET stream_key = COALESCE(w.stream_key, EXCLUDED.stream_key), event_version = w.event_version + 1
   RETURNING w.event_version INTO v_version;
-  v_as_of := COALESCE(p_as_of, clock_timestamp());
   PERFORM pg_advisory_xact_lock_shared(lock_key('event types'));
+  v_as_of := COALESCE(p_as_of, clock_timestamp());
   SELECT t.queues INTO v_queues FROM wh_event_types t WHERE t.event_type = p_event_type;
   v_plain := v_queues IS NOT NULL AND COALESCE(p_expected_version = v_version - 1, true);
   IF v_plain THEN
