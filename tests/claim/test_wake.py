@@ -16,11 +16,17 @@ from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
 from whippletree.claim.wake import WakeListener
 from whippletree.message.envelope import OutboxMessage
+from whippletree.message.event import NewEvent
 from whippletree.message.outcome import MessageCompletion
 from whippletree.settings import Dsn
+from whippletree.store.event_store import EventStore
 from whippletree.store.outbox import store_outbox
 
 ASKING = WorkReport(wait=True)
+
+
+def event() -> NewEvent:
+    return NewEvent(event_type="Happened", payload="{}")
 
 
 def message() -> OutboxMessage:
@@ -86,6 +92,24 @@ async def test_who_waits_is_notified_at_the_commit(coordinator: WorkCoordinator,
         await store_outbox([message()], on=storer)
         assert await ear.heard() == []
     assert await ear.heard() == [""]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_who_waits_for_events_is_notified(
+    coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record], connect: Connect, ear: Ear, count: int
+) -> None:
+    follower = await connect()
+    feed = Ear(follower, await follower.fetchval("SELECT feed_channel()"))
+    await feed.listen()
+    await follower.execute("SELECT register_subscriber('mail', 0, false)")
+    store = EventStore(pool)
+    # The first event of its type takes the long way.
+    await store.append("order-17", [event()])
+    assert (await coordinator.process_work_batch(ASKING)).empty
+    await follower.execute("SELECT record_subscriber('mail', 0, 'live', true)")
+    assert (await ear.heard(), await feed.heard()) == ([], [])
+    await store.append("order-17", [event() for _ in range(count)])
+    assert (await ear.heard(), await feed.heard()) == ([""], [""])
 
 
 async def test_a_busy_system_sends_none(coordinator: WorkCoordinator, db: asyncpg.Connection, ear: Ear) -> None:

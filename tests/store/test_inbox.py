@@ -70,3 +70,21 @@ async def test_one_bad_message_refuses_all(db: asyncpg.Connection) -> None:
     with pytest.raises(InvalidMessage, match=rf"^message 2 \({bad.message_id}\) cannot be stored: payload is not JSON"):
         await store_inbox([received(), bad], on=db)
     assert await db.fetchval("SELECT count(*) FROM wh_message_deduplication") == 0
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_message_without_a_stream_may_not_have_the_id_of_a_stream(db: asyncpg.Connection, alone: bool) -> None:
+    await store_inbox([received()], on=db)
+    bad = InboxMessage(message_id=MessageId(S), message_type="Happened", payload="{}")
+    with pytest.raises(InvalidMessage, match="is the id of a stream; give every message an id of its own"):
+        await store_inbox([bad] if alone else [received(), bad], on=db)
+    assert await db.fetchval("SELECT count(*) FROM wh_message_deduplication") == 1
+
+
+@pytest.mark.parametrize("queue", ["other", None])
+async def test_there_are_two_queues(db: asyncpg.Connection, queue: str | None) -> None:
+    with pytest.raises(asyncpg.PostgresError, match=r"there is no queue .*; give outbox or inbox"):
+        await db.execute(
+            "SELECT store_message($1, $2, NULL, $3, 'Happened', '', '{}', NULL, NULL, NULL, NULL)", queue, S, uuid4()
+        )
+    assert await db.fetchval("SELECT count(*) FROM wh_streams") == 0
