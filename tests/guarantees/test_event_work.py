@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -11,6 +12,7 @@ import pytest
 
 from tests.conftest import Connect
 from tests.scenario import T0, S, minutes, seconds
+from tests.waiting import until_somebody_waits
 from whippletree.claim.batch import WorkBatch, WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
@@ -83,6 +85,30 @@ async def test_a_checkpoint_appears_with_the_event_in_its_transaction(
     assert await status(db) is None
     await transaction.commit()
     assert await status(db) == "Pending"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("first", ["the registration", "the append"])
+async def test_an_append_and_a_registration_do_not_miss_each_other(
+    store: EventStore, connect: Connect, db: asyncpg.Connection, first: str, count: int
+) -> None:
+    await store.append("elsewhere", [event("OrderPlaced")])
+    registrar, writer = await connect(), await connect()
+
+    async def register() -> None:
+        await registrar.execute("SELECT register_perspective('late', '{OrderPlaced}', $1)", T0)
+
+    async def append() -> None:
+        await store.append(S, [event("OrderPlaced") for _ in range(count)], on=writer)
+
+    steps = [(registrar, register), (writer, append)]
+    (early, begin), (_, follow) = steps if first == "the registration" else reversed(steps)
+    async with early.transaction():
+        await begin()
+        late = asyncio.create_task(follow())
+        await until_somebody_waits(db)
+    await late
+    assert await status(db, "late") == "Pending"
 
 
 @pytest.mark.parametrize(
