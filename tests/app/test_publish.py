@@ -13,7 +13,9 @@ import asyncpg
 import pytest
 
 import whippletree as wt
+from tests.conftest import Connect
 from tests.store.callers import ALL, SYNC, Caller, calling
+from tests.waiting import until_somebody_waits
 from whippletree.errors import InvalidMessage, SchemaMismatch, UnknownName, UsageError, WrongVersion
 from whippletree.message.ids import StreamId
 from whippletree.settings import Dsn
@@ -251,3 +253,20 @@ async def test_a_cancellation_that_is_rolled_back_was_none(
     await caller.rollback()
     await due(db, timedelta(hours=1))
     assert await db.fetchval("SELECT count(*) FROM wh_inbox") == 1
+
+
+async def test_messages_of_several_kinds_lock_their_streams_in_one_order(
+    app: wt.App, connect: Connect, db: asyncpg.Connection
+) -> None:
+    """Or two who publish crosswise would wait for each other."""
+    first, second = ORDER, UUID("5eed0000-0000-4000-8000-000000000002")
+    publisher, holder = await connect(), await connect()
+    await app.publish_all([OrderPlaced(first, 1), OrderPlaced(second, 1)], on=db)
+    held = "SELECT FROM wh_streams WHERE stream_id = $1 FOR UPDATE NOWAIT"
+    async with holder.transaction():
+        await holder.execute(held, first)
+        publishing = asyncio.create_task(app.publish_all([OrderPlaced(second, 2), CancelOrder(first)], on=publisher))
+        await until_somebody_waits(db)
+        # It waits for the first before it has the second, though the message for the second was named first.
+        await db.execute(held, second)
+    assert [receipt.version for receipt in await publishing] == [2, None]
