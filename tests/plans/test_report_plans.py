@@ -6,11 +6,15 @@ import json
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from tests.conftest import Connect
 from tests.plans.conftest import LIMIT, PER_STREAM, TABLES, Backlog, fill
 from tests.plans.explained import Explained, Plan
 from tests.scenario import T0
+from whippletree.message.envelope import OutboxMessage
 from whippletree.message.ids import new_message_id
+from whippletree.store.new_messages import as_json
 
 _CLAIM = "SELECT * FROM claim_messages($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
 _BIG = ("wh_messages", "wh_active_streams", "wh_streams")
@@ -63,20 +67,9 @@ async def test_reports_in_json_are_looked_up_by_key(backlog: Backlog) -> None:
 
 
 async def test_messages_in_json_are_looked_up_by_key(backlog: Backlog) -> None:
-    stream = await backlog.connection.fetchval("SELECT stream_id::text FROM wh_streams LIMIT 1")
+    stream = await backlog.connection.fetchval("SELECT stream_id FROM wh_streams LIMIT 1")
     for _ in range(_CALLS):
-        plans: list[Plan] = []
-        for name in (stream, None):
-            messages: list[dict[str, Any]] = [
-                {
-                    "message_id": str(new_message_id()),
-                    "stream_id": name and str(name),
-                    "message_type": "A",
-                    "payload": {},
-                }
-                for _ in range(2)
-            ]
-            plans += await backlog.explained.plans("SELECT store_outbox_batch($1::text::jsonb)", json.dumps(messages))
+        plans = await _stored_in_json(backlog.explained, stream) + await _stored_in_json(backlog.explained, None)
         _assert_by_key(plans, 2)
 
 
@@ -95,22 +88,24 @@ async def test_storing_finds_its_streams_by_key(backlog: Backlog) -> None:
         _assert_by_key(plans, LIMIT)
 
 
-async def test_a_plan_made_while_everything_was_done_finds_a_stream_among_many(connect: Connect) -> None:
+@pytest.mark.parametrize("store", ["alone", "in JSON"])
+async def test_a_plan_made_while_everything_was_done_finds_a_stream_among_many(connect: Connect, store: str) -> None:
     producer, other = await connect(), await connect()
     for table in TABLES:
         await other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     explained = await Explained.on(producer)
+    stored = _stored_one if store == "alone" else _stored_in_json
     stream = new_message_id()
     for _ in range(_CALLS):
-        await _stored_one(explained, stream)
-        await _stored_one(explained, None)
+        await stored(explained, stream)
+        await stored(explained, None)
         await other.execute("DELETE FROM wh_messages")
         await other.execute("DELETE FROM wh_active_streams")
         await other.execute(f"VACUUM (ANALYZE) {', '.join(TABLES)}")
-    await _stored_one(explained, stream)
-    await _stored_one(explained, None)
+    await stored(explained, stream)
+    await stored(explained, None)
     await fill(other)
-    _assert_by_key(await _stored_one(explained, stream) + await _stored_one(explained, None), 1)
+    _assert_by_key(await stored(explained, stream) + await stored(explained, None), 2)
 
 
 async def test_asking_why_a_stream_waits_does_not_read_all_messages(backlog: Backlog) -> None:
@@ -127,6 +122,11 @@ async def _stored_one(explained: Explained, stream: UUID | None) -> list[Plan]:
         stream,
         new_message_id(),
     )
+
+
+async def _stored_in_json(explained: Explained, stream: UUID | None) -> list[Plan]:
+    messages = [OutboxMessage(message_type="Happened", payload="{}", stream=stream) for _ in range(2)]
+    return await explained.plans("SELECT store_outbox_batch($1::text::jsonb)", as_json(messages))
 
 
 async def _claimed(backlog: Backlog) -> tuple[list[UUID], list[int]]:

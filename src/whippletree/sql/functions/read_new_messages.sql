@@ -5,7 +5,7 @@ RETURNS TABLE (
   headers json, correlation_id uuid, causation_id uuid, scheduled_for timestamptz, fault text)
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
-SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
   RETURN QUERY
