@@ -126,7 +126,7 @@ async def test_when_a_subscriber_goes_on(pool: Pool, db: asyncpg.Connection, ask
     await append(pool, "First")
     await db.execute("SELECT number_events(), register_subscriber('diary', 0, true)")
     epoch = await db.fetchval("SELECT epoch FROM hold_subscriber('diary', $1)", S)
-    await db.execute("SELECT fail_subscriber('diary', $1, 1, 1, 'boom', 41, $2)", epoch, T0)
+    await db.execute("SELECT fail_subscriber('diary', $1, 1, 1, 'boom', 41, pg_postmaster_start_time(), $2)", epoch, T0)
     for pause, change_it in ((41, None), (101, "p_retry_at + interval '1 minute' - p_as_of")):
         if change_it:
             await change("subscriber_held_up", "p_retry_at - p_as_of", change_it)

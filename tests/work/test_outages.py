@@ -9,13 +9,16 @@ import asyncpg
 import pytest
 
 import whippletree as wt
+from tests.conftest import Connect
 from tests.waiting import until
 from tests.work.shop import Placed, Reserve, drained, new_app, running
 from whippletree.complete.retry import Next, decide
 from whippletree.dispatch.policy import OnPoison, Retry
 from whippletree.settings import Dsn
+from whippletree.store.database import is_gone
 
 Lacks: TypeAlias = Callable[[str], Awaitable[None]]
+Cut: TypeAlias = Callable[[wt.Transaction], Awaitable[None]]
 
 # Its attempts would be used up long before the outage is over.
 TWICE = wt.Retry(attempts=2, first_pause=0.001, longest_pause=0.002)
@@ -113,6 +116,75 @@ async def test_nor_a_perspective_or_a_subscriber(dsn: Dsn, db: asyncpg.Connectio
         "subscriber",
     ]
     await _all_is_well(db)
+
+
+@pytest.fixture
+async def cut(db: asyncpg.Connection, connect: Connect) -> Cut:
+    """Ends the connection of the first transaction that asks for it, and waits until its process knows."""
+    await db.execute("CREATE TABLE public.effects (name text UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    other = await connect()
+    cuts = iter([True])
+
+    async def once(tx: wt.Transaction) -> None:
+        if next(cuts, False):
+            await other.execute("SELECT pg_terminate_backend($1)", tx.connection.get_server_pid())
+            await until(lambda: is_gone(tx.connection))
+
+    return once
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_a_receptor_survives_its_connection(dsn: Dsn, db: asyncpg.Connection, cut: Cut, refused: int) -> None:
+    """Also when its message is tried alone, because a commit was refused."""
+    app = new_app(dsn)
+    attempts = 0
+
+    @app.receptor(retry=TWICE, on_poison="skip")
+    async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= refused:
+            await tx.execute(INSERT, command.order)
+        else:
+            await cut(tx)
+        await tx.execute(INSERT, command.order)
+
+    async with running(app):
+        await app.publish(Reserve("order-1"))
+        await drained(db)
+    assert await db.fetchval("SELECT array_agg(name) FROM public.effects") == ["order-1"]
+    assert (attempts, await db.fetchval("SELECT count(*) FROM wh_dead_letters")) == (2 + refused, 0)
+
+
+async def test_so_does_a_perspective(dsn: Dsn, db: asyncpg.Connection, cut: Cut) -> None:
+    app = new_app(dsn)
+
+    @app.perspective(retry=TWICE, tables=["public.effects"])
+    async def effects(event: Placed, tx: wt.Transaction) -> None:
+        try:
+            await cut(tx)
+            await tx.execute(INSERT, "perspective")
+        except asyncpg.InterfaceError as error:
+            raise ValueError("what a user makes of it") from error
+
+    async with running(app):
+        await app.publish(Placed("order-1"))
+        await drained(db)
+    assert await db.fetchval("SELECT array_agg(name) FROM public.effects") == ["perspective"]
+
+
+async def test_so_does_a_subscriber(dsn: Dsn, db: asyncpg.Connection, cut: Cut) -> None:
+    app = new_app(dsn)
+
+    @app.subscriber("diary", retry=TWICE)
+    async def diary(event: Placed, tx: wt.Transaction) -> None:
+        await cut(tx)
+        await tx.execute(INSERT, "subscriber")
+
+    async with running(app):
+        await app.publish(Placed("order-1"))
+        await until(lambda: db.fetchval("SELECT count(*) = 1 FROM public.effects"))
+    assert await db.fetchval("SELECT checkpoint FROM wh_subscriptions") == 1
 
 
 def test_an_outage_costs_no_attempt_unless_the_policy_says_otherwise() -> None:

@@ -55,44 +55,6 @@ async def test_it_goes_on_from_its_checkpoint(dsn: Dsn, pool: Pool, db: asyncpg.
     assert await effects(db) == ["One", "Two"]
 
 
-# What a server lacks that takes over without the last events, and the end of every connection to the one before it.
-_TAKEN_OVER = """
-BEGIN;
--- Nothing that the old server was still told may reach the new one.
-LOCK TABLE wh_subscribers;
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database();
-DELETE FROM wh_event_sequence WHERE number > 3;
-DELETE FROM wh_event_store WHERE version > 3;
-UPDATE wh_streams SET event_version = 3;
-UPDATE wh_subscribers SET checkpoint = 3;
-DELETE FROM effects WHERE number > 3;
-COMMIT;
-"""
-
-
-@pytest.mark.parametrize("mode", InstanceMode)
-@pytest.mark.parametrize("count", [1, 100])
-async def test_it_skips_nothing_of_a_server_that_took_over_without_the_last_events(
-    dsn: Dsn, pool: Pool, db: asyncpg.Connection, mode: InstanceMode, count: int
-) -> None:
-    """Their numbers are given to other events, which it believes to have passed already."""
-    await append(pool, "One", "Two", "Three")
-    diary = Diary(mode=mode, checkpoint=CheckpointEvery(count=count), chosen=Chosen(patterns=[".*"]))
-    async with running(dsn, diary) as alice:
-        await until(lambda: alice.state() is SubscriptionState.LIVE)
-        await append(pool, *["Lost"] * 20)
-        await until(lambda: len(diary.seen) == 23)
-        await until(lambda: alice.state() is SubscriptionState.LIVE)
-        await db.execute(_TAKEN_OVER)
-        other = await asyncpg.create_pool(dsn.reveal(), min_size=0, max_size=1)
-        await append(other, "Four")
-        await until(lambda: "Four" in diary.seen)
-        await append(other, "Five", "Six")
-        await until(lambda: "Six" in diary.seen)
-        await other.close()
-    assert await effects(db) == ["One", "Two", "Three", "Four", "Five", "Six"]
-
-
 @pytest.mark.parametrize(("start", "expected"), [(Start.NOW, ["Later"]), (1, ["Two", "Later"])])
 async def test_a_new_one_begins_where_it_is_told(
     dsn: Dsn, pool: Pool, db: asyncpg.Connection, start: Start | int, expected: list[str]
@@ -190,7 +152,8 @@ async def test_a_paused_subscriber_stops_and_goes_on(dsn: Dsn, pool: Pool, db: a
         assert await db.fetchval("SELECT pause_subscriber('diary', true, 'maintenance')")
         await append(pool, "One")
         with pytest.raises(asyncpg.PostgresError, match="is paused"):
-            await db.fetchval("SELECT advance_subscriber('diary', $1, 0, 1)", (await row(db))["epoch"])
+            epoch = (await row(db))["epoch"]
+            await db.fetchval("SELECT advance_subscriber('diary', $1, 0, 1, pg_postmaster_start_time())", epoch)
         assert await db.fetchval("SELECT pause_subscriber('diary', false)")
         await until(lambda: diary.seen[-1:] == ["One"])
     assert await effects(db) == ["One"]
@@ -235,8 +198,8 @@ async def test_a_holder_of_an_older_epoch_is_refused(dsn: Dsn, pool: Pool, db: a
     await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
     for statement in (
         f"SELECT enter_subscriber('diary', {old})",
-        f"SELECT advance_subscriber('diary', {old}, 1, 2)",
-        f"SELECT fail_subscriber('diary', {old}, 2, 1, 'late', 1)",
+        f"SELECT advance_subscriber('diary', {old}, 1, 2, pg_postmaster_start_time())",
+        f"SELECT fail_subscriber('diary', {old}, 2, 1, 'late', 1, pg_postmaster_start_time())",
         f"SELECT record_subscriber('diary', {old}, 'live', true)",
     ):
         with pytest.raises(LeaseLost, match="not under"), translated():

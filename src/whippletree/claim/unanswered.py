@@ -20,6 +20,7 @@ import asyncpg.pool
 from whippletree.claim.batch import WorkReport
 from whippletree.claim.held import Run, StreamReports
 from whippletree.message.ids import InstanceId, MessageId
+from whippletree.store.database import is_gone
 from whippletree.store.statements import call
 
 ALREADY_WAITING = "message_id is already waiting in the outbox"
@@ -61,7 +62,7 @@ class UnansweredCalls:
         except BaseException as error:
             if isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", None) == "ERROR":
                 self._calls.pop()
-            elif _is_gone(connection):
+            elif is_gone(connection):
                 self._process_ids.append(process_id)
             raise
         self._calls.clear()
@@ -120,11 +121,3 @@ class UnansweredCalls:
     def stored(self) -> frozenset[MessageId]:
         """The ids of outbox messages that a lost call may have stored."""
         return frozenset(m.message_id for sent in self._calls for m in sent.report.new_outbox_messages)
-
-
-def _is_gone(connection: Connection) -> bool:
-    try:
-        return connection.is_closed()
-    except asyncpg.InterfaceError:
-        # The pool has taken a closed connection back before we could look.
-        return True

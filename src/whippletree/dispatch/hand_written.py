@@ -14,6 +14,8 @@ from whippletree.dispatch.error_text import error_text
 from whippletree.dispatch.folding import Folded
 from whippletree.dispatch.invoke import Providers, Surroundings
 from whippletree.dispatch.perspective import Perspective
+from whippletree.errors import StoreUnavailable
+from whippletree.store.database import is_gone
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
 
@@ -75,8 +77,8 @@ class HandWritten:
                 one.park(one.after + 1, "the rebuild wrote to live tables; name tables without their schema")
                 one.events = []
             except Exception as error:
-                if connection.is_closed():
-                    raise
+                if is_gone(connection):
+                    raise StoreUnavailable("the connection was lost in the middle of a transaction") from error
                 await savepoint.rollback()
                 one.fail(reached, f"event {reached}: {error_text(error)}", error, perspective.retry)
                 one.events = [event for event in one.events if event[0] < reached]

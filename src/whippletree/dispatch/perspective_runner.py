@@ -18,7 +18,7 @@ from whippletree.dispatch.perspective_folder import PerspectiveFolder
 from whippletree.errors import StoreError, StoreUnavailable
 from whippletree.message.envelope import PerspectiveWork
 from whippletree.message.outcome import Outcome
-from whippletree.store.database import lent, translated
+from whippletree.store.database import is_gone, lent, translated
 from whippletree.store.statements import call
 
 _ROUNDS = 3
@@ -88,7 +88,7 @@ class PerspectiveRunner:
                 outcomes: list[Outcome] = [outcome for one in folded for outcome in one.outcomes()]
                 handed_in = await self._coordinator.report(outcomes, on=connection)
             except BaseException:
-                if not connection.is_closed():
+                if not is_gone(connection):
                     await transaction.rollback()
                 raise
             if handed_in.rejected:

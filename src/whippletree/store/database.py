@@ -28,6 +28,7 @@ from whippletree.settings import Dsn, Settings
 from whippletree.store.embedded import EmbeddedPostgres
 from whippletree.store.pooler import sharing
 from whippletree.store.schema import migrate, require_schema
+from whippletree.store.transaction import Connection
 
 _APPLICATION_NAME = "whippletree"
 
@@ -148,6 +149,14 @@ async def lent(
     finally:
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
             await pool.release(connection)
+
+
+def is_gone(connection: Connection) -> bool:
+    """Whether a connection was lost under its borrower. One of a pool does not answer any more once its pool knows."""
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        return True
 
 
 async def _leave_as_it_is(_: object) -> None:

@@ -10,6 +10,8 @@ wherever the process ends.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -27,7 +29,7 @@ from whippletree.errors import Error
 from whippletree.message.envelope import Queue
 from whippletree.message.outcome import Verdict
 from whippletree.store import publishing
-from whippletree.store.database import lent
+from whippletree.store.database import is_gone, lent, translated
 from whippletree.store.publishing import NewMessages
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
@@ -35,6 +37,7 @@ from whippletree.telemetry import Counters, following, span
 from whippletree.work import log
 from whippletree.work.attempt import Attempt, Progress, completed, stop, write_down
 from whippletree.work.lane import Handled, Lane, failure
+from whippletree.work.outage import BackOff
 from whippletree.work.pace import LONG_ENOUGH, Pace
 
 GROUP_LIMIT = 50
@@ -61,6 +64,7 @@ class CommitGroups:
         coordinator: WorkCoordinator,
         handling: Handling,
         router: Router,
+        back_off: BackOff,
         *,
         schema: str,
         threads: Executor | None = None,
@@ -71,6 +75,7 @@ class CommitGroups:
         self._coordinator = coordinator
         self._handling = handling
         self._router = router
+        self._back_off = back_off
         self._schema = schema
         self._threads = threads
         self.pace = Pace()
@@ -78,10 +83,25 @@ class CommitGroups:
         self._set_aside = call(schema, "set_aside", 5)
         self._finished_messages = call(schema, "finished_messages", 4)
 
-    async def attempt(self, lanes: Sequence[Lane], *, limit: int = GROUP_LIMIT) -> None:
-        """One transaction for what these lanes have in front of them. Lanes whose leases prove lost are marked so, and
-        the others begin again. Raises `CannotCommit`, with nothing done; `ConnectionLost` when nobody knows.
+    async def commit(self, lanes: Sequence[Lane], *, limit: int = GROUP_LIMIT) -> None:
+        """One transaction for what these lanes have in front of them, however long the database is away. Lanes whose
+        leases prove lost are marked so, and the others begin again. Raises `CannotCommit`, with nothing done.
         """
+        unknown = None
+        for tries in itertools.count():
+            try:
+                with translated():
+                    if not await self._find_out(unknown):
+                        unknown = None
+                        await self._attempt(lanes, limit)
+                return
+            except _ConnectionLost as lost:
+                unknown = lost.attempt
+            except Error as error:
+                log.cannot_commit(error)
+            await asyncio.sleep(self._back_off.pause(tries))
+
+    async def _attempt(self, lanes: Sequence[Lane], limit: int) -> None:
         while live := [lane for lane in lanes if not lane.lost]:
             async with lent(self._connections) as connection:
                 attempt = Attempt(savepoints=self._careful > 0 or limit == 1)
@@ -99,10 +119,10 @@ class CommitGroups:
                         with suppress(Exception):
                             await transaction.rollback()
                         raise
-                    if not connection.is_closed():
+                    if not is_gone(connection):
                         await transaction.rollback()
                     else:
-                        raise ConnectionLost(None) from error
+                        raise _ConnectionLost(None) from error
                     if isinstance(error, _NoSavepoint):
                         self._careful = _CAREFUL_FOR
                         continue
@@ -116,7 +136,7 @@ class CommitGroups:
                 await self._commit(transaction, connection, attempt)
                 return
 
-    async def find_out(self, attempt: Attempt | None) -> bool:
+    async def _find_out(self, attempt: Attempt | None) -> bool:
         """Whether a transaction whose commit was not answered has happened after all; then it is written down."""
         sample = next((p for p in attempt.progress if p.finished is not None), None) if attempt else None
         if attempt is None or sample is None or sample.finished is None:
@@ -133,8 +153,8 @@ class CommitGroups:
         try:
             await transaction.commit()  # type: ignore[attr-defined]  # asyncpg's class is not public
         except Exception as error:
-            if connection.is_closed():
-                raise ConnectionLost(attempt) from error
+            if is_gone(connection):
+                raise _ConnectionLost(attempt) from error
             raise CannotCommit from error
         self._counters.transactions_committed += 1
         self._counters.outbox_stored += len(attempt.new.outbox)
@@ -186,7 +206,7 @@ class CommitGroups:
             returned = await self._handling.call(found, work, Transaction(connection), self._threads)
             new = self._routed(work, found.receptors[0], returned)
         except CallFailed as failed:
-            if connection.is_closed():
+            if is_gone(connection):
                 raise
             if not alone and sqlstate(failed.error) in _NOT_TO_BLAME:
                 raise CannotCommit from failed
@@ -264,7 +284,7 @@ class _NoSavepoint(Exception):
     """A message is to be undone alone, and cannot be."""
 
 
-class ConnectionLost(Exception):
+class _ConnectionLost(Exception):
     """The connection is gone. `attempt` is the transaction that was being committed, if it had come so far."""
 
     def __init__(self, attempt: Attempt | None) -> None:

@@ -63,9 +63,9 @@ def subscriber_lost(name: str, error: BaseException) -> None:
     _subscribers.warning("subscriber %s is lost: %s", name, error_text(error))
 
 
-def subscriber_stopped(name: str) -> None:
+def subscriber_broke_off(name: str) -> None:
     """With the traceback of what is being handled."""
-    _subscribers.error("subscriber %s stopped", name, exc_info=being_handled())
+    _subscribers.error("subscriber %s broke off, and is begun again", name, exc_info=being_handled())
 
 
 def subscriber_not_left(name: str, error: BaseException) -> None:

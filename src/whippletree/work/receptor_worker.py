@@ -8,7 +8,6 @@ messages, acted outside or gave up; each holds one connection. A stream is with 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -22,17 +21,16 @@ from whippletree.dispatch.error_text import error_text, sqlstate
 from whippletree.dispatch.handling import CallFailed, Handling, Unhandled, headers_of
 from whippletree.dispatch.receptor import Receptors
 from whippletree.dispatch.routing import Router
-from whippletree.errors import StoreUnavailable
 from whippletree.message.envelope import Queue
 from whippletree.message.outcome import Outcome, Rejection, Verdict
 from whippletree.telemetry import Counters, span
 from whippletree.work import log
-from whippletree.work.commit_group import GROUP_LIMIT, CannotCommit, CommitGroups, ConnectionLost
+from whippletree.work.commit_group import GROUP_LIMIT, CannotCommit, CommitGroups
 from whippletree.work.lane import Handled, Lane, completion, failure, lanes_of
+from whippletree.work.outage import BackOff
 from whippletree.work.room import Room
 from whippletree.work.settings import ReceptorSettings
 
-_UNREACHABLE = (OSError, asyncpg.InterfaceError, asyncpg.PostgresError, StoreUnavailable)
 _TRIES_ALONE = 3
 
 
@@ -57,7 +55,11 @@ class ReceptorWorker:
         self._handling = handling
         self._threads = ThreadPoolExecutor(self.settings.concurrency, thread_name_prefix="whippletree receptor")
         self._groups = CommitGroups(
-            connections, coordinator, handling, router, schema=schema, threads=self._threads, counters=self._counters
+            *(connections, coordinator, handling, router),
+            BackOff(first_pause=0.05, longest_pause=self.settings.longest_pause),
+            schema=schema,
+            threads=self._threads,
+            counters=self._counters,
         )
         smallest, largest = max(self.settings.concurrency, GROUP_LIMIT), self.settings.capacity
         queues = [str(Queue.INBOX), *(receptor.queue for receptor in receptors if receptor.event_types)]
@@ -264,33 +266,20 @@ class ReceptorWorker:
                 self._pass_on(lane)
 
     async def _commit(self, lanes: Sequence[Lane]) -> None:
-        """Commit what these lanes have in front of them, however long the database is away."""
-        pause, unknown = 0.05, None
-        while True:
-            try:
-                if unknown is not None and await self._groups.find_out(unknown):
-                    return
-                unknown = None
-                await self._groups.attempt(lanes)
-                return
-            except CannotCommit:
-                self._groups.pace.collided()
-                for lane in lanes:
-                    await self._commit_alone(lane)
-                return
-            except ConnectionLost as lost:
-                unknown = lost.attempt
-            except _UNREACHABLE as error:
-                log.cannot_commit(error)
-            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
-            pause = min(2 * pause, self.settings.longest_pause)
+        """Commit what these lanes have in front of them: together, or one by one."""
+        try:
+            await self._groups.commit(lanes)
+        except CannotCommit:
+            self._groups.pace.collided()
+            for lane in lanes:
+                await self._commit_alone(lane)
 
     async def _commit_alone(self, lane: Lane) -> None:
         """One message in a transaction of its own: if that cannot be committed either, the message has failed."""
         error = None
         for _ in range(_TRIES_ALONE):
             try:
-                await self._groups.attempt([lane], limit=1)
+                await self._groups.commit([lane], limit=1)
                 return
             except CannotCommit as fault:
                 error = fault.__cause__

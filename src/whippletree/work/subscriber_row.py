@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -12,7 +14,7 @@ import asyncpg
 from whippletree.dispatch.subscriber import Follower, InstanceMode, Start
 from whippletree.errors import LeaseLost, StoreUnavailable
 from whippletree.settings import valid_schema
-from whippletree.store.database import translated
+from whippletree.store.database import is_gone, lent, translated
 from whippletree.store.feed import Feed
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection, Transaction
@@ -41,6 +43,14 @@ async def make_known(follower: Follower, feed: Feed, connections: asyncpg.Pool[a
         )
 
 
+class Position(NamedTuple):
+    """Where a holder believes the subscriber to be: under an epoch, on the server that was started then."""
+
+    checkpoint: int
+    epoch: int
+    server: datetime
+
+
 class EffectsFailed(Exception):
     """What was to happen in a transaction raised."""
 
@@ -57,8 +67,8 @@ class SubscriberRow:
         self._schema = valid_schema(schema)
         self._hold = call(schema, "hold_subscriber", 2)
         self._record = call(schema, "record_subscriber", 4)
-        self._advance = call(schema, "advance_subscriber", 4)
-        self._fail = call(schema, "fail_subscriber", 6)
+        self._advance = call(schema, "advance_subscriber", 5)
+        self._fail = call(schema, "fail_subscriber", 7)
         self._leave = call(schema, "leave_subscriber", 2)
 
     async def hold(self, instance_id: UUID) -> asyncpg.Record:
@@ -69,39 +79,39 @@ class SubscriberRow:
         """Note what the holder does; the row."""
         return await self._row(self._record, self._name, epoch, state, waiting)
 
-    async def advance(self, epoch: int, checkpoint: int, through: int) -> None:
+    async def advance(self, at: Position, through: int) -> None:
         """Move the checkpoint. Raises `CheckpointMoved` when it is not where the caller believes it to be."""
-        await self._execute(self._advance, self._name, epoch, checkpoint, through)
+        await self._execute(self._advance, self._name, at.epoch, at.checkpoint, through, at.server)
 
-    async def fail(self, epoch: int, number: int, attempts: int, error: str, retry_seconds: float | None) -> None:
+    async def fail(self, at: Position, number: int, attempts: int, error: str, retry_seconds: float | None) -> None:
         """Note that an event failed; without a time it parks the subscriber."""
-        await self._execute(self._fail, self._name, epoch, number, attempts, error, retry_seconds)
+        await self._execute(self._fail, self._name, at.epoch, number, attempts, error, retry_seconds, at.server)
 
     async def leave(self, epoch: int) -> None:
         """Say that nobody follows; no attempt is counted against the next event."""
         await self._execute(self._leave, self._name, epoch)
 
-    async def commit(
-        self, epoch: int, checkpoint: int, through: int, effects: Callable[[Transaction], Awaitable[None]]
-    ) -> None:
+    async def commit(self, at: Position, through: int, effects: Callable[[Transaction], Awaitable[None]]) -> None:
         """Effects and checkpoint in one transaction. Raises `EffectsFailed` when they do; then nothing happened."""
-        async with self._connections.acquire() as connection:
-            try:
-                with translated():
-                    await connection.execute(f"BEGIN; SELECT {self._at('enter_subscriber')}, {epoch})")
+        moved = f"{at.epoch}, {at.checkpoint}, {through}, '{at.server.isoformat()}'"
+        with translated():
+            async with lent(self._connections) as connection:
                 try:
-                    await effects(Transaction(connection))
-                except Exception as error:
-                    if connection.is_closed():
-                        raise StoreUnavailable("the connection was lost in the middle of a transaction") from error
-                    raise EffectsFailed(error) from error
-                advance = f"{self._at('advance_subscriber')}, {epoch}, {checkpoint}, {through})"
-                with translated():
+                    await connection.execute(f"BEGIN; SELECT {self._at('enter_subscriber')}, {at.epoch})")
+                    await self._effects(effects, connection)
                     # One message: a process that is stopped now cannot keep its row locked.
-                    await connection.execute(f"SELECT {advance}; COMMIT")
-            except BaseException:
-                await _undo(connection)
-                raise
+                    await connection.execute(f"SELECT {self._at('advance_subscriber')}, {moved}); COMMIT")
+                except BaseException:
+                    await _undo(connection)
+                    raise
+
+    async def _effects(self, effects: Callable[[Transaction], Awaitable[None]], connection: Connection) -> None:
+        try:
+            await effects(Transaction(connection))
+        except Exception as error:
+            if is_gone(connection):
+                raise StoreUnavailable("the connection was lost in the middle of a transaction") from error
+            raise EffectsFailed(error) from error
 
     async def _row(self, statement: str, *arguments: object) -> asyncpg.Record:
         with translated():
@@ -125,4 +135,5 @@ async def _undo(connection: Connection) -> None:
         async with asyncio.timeout(5):
             await connection.execute("ROLLBACK")
     except BaseException:
-        connection.terminate()
+        if not is_gone(connection):
+            connection.terminate()

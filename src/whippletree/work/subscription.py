@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from uuid import UUID
 
 import asyncpg
@@ -24,7 +25,7 @@ from whippletree.store.feed import Feed
 from whippletree.telemetry import span
 from whippletree.work import log
 from whippletree.work.feed_head import FeedHead
-from whippletree.work.subscriber_row import EffectsFailed, SubscriberRow, SubscriptionState
+from whippletree.work.subscriber_row import EffectsFailed, Position, SubscriberRow, SubscriptionState
 
 _PAGE = 500
 _LAZILY = 1_000
@@ -54,8 +55,7 @@ class Subscription:
         self.applied = 0
         self.failures = 0
         self.takeovers = 0
-        self.checkpoint = 0
-        self.epoch = 0
+        self.at = Position(0, 0, datetime.min)
         self.attempts = 0
         self._row = SubscriberRow(follower.name, connections, schema=schema)
         self._feed = feed
@@ -80,7 +80,7 @@ class Subscription:
     def say(self, state: SubscriptionState) -> None:
         if state is not self.state:
             self.state = state
-            log.subscriber_is(self.name, state.value, self.checkpoint, self.epoch)
+            log.subscriber_is(self.name, state.value, self.at.checkpoint, self.at.epoch)
             self._tell(self)
 
     async def follow(self, head: FeedHead) -> None:
@@ -117,7 +117,7 @@ class Subscription:
 
     async def leave(self) -> None:
         """Say that nobody follows; no attempt is counted against the next event."""
-        await self._row.leave(self.epoch)
+        await self._row.leave(self.at.epoch)
 
     async def _step(self, head: FeedHead) -> None:
         if pause := self._held_up():
@@ -139,12 +139,12 @@ class Subscription:
             await self._now(SubscriptionState.CATCHING_UP, waiting=False)
         if applied := await self._apply(page.events):
             self._passed = max(self._passed, page.through)
-        if self._passed - self.checkpoint >= _LAZILY:
+        if self._passed - self.at.checkpoint >= _LAZILY:
             await self._save()
         return applied
 
     async def _idle(self, head: FeedHead) -> None:
-        if self._passed > self.checkpoint and self._save_in() <= 0:
+        if self._passed > self.at.checkpoint and self._save_in() <= 0:
             await self._save()
         waiting = head.listening and not head.hurried
         if (self.state, self._waiting) != (SubscriptionState.LIVE, waiting):
@@ -153,7 +153,7 @@ class Subscription:
             head.last = max(head.last, await self._feed.last_number())
             return
         seen = head.last
-        await head.wait(max(0.001, self._save_in()) if self._passed > self.checkpoint else _LOOK_EVERY)
+        await head.wait(max(0.001, self._save_in()) if self._passed > self.at.checkpoint else _LOOK_EVERY)
         if head.last == seen:
             await self._look()
 
@@ -188,9 +188,7 @@ class Subscription:
     async def _transaction(self, events: Sequence[NumberedEvent]) -> None:
         attempt, through = self.attempts + 1, events[-1].number
         with self._span(events):
-            await self._row.commit(
-                self.epoch, self.checkpoint, through, lambda tx: self.follower.apply(events, tx, attempt)
-            )
+            await self._row.commit(self.at, through, lambda tx: self.follower.apply(events, tx, attempt))
         self._moved(through)
 
     def _span(self, events: Sequence[NumberedEvent]) -> AbstractContextManager[None]:
@@ -228,7 +226,7 @@ class Subscription:
         attempts = self.attempts + (decision is not None and decision.next is not Next.POSTPONE)
         delay = None if decision is None else decision.retry_seconds
         words = "its process ended each time that it was tried" if error is None else error_text(error)
-        await self._row.fail(self.epoch, number, attempts, words, delay)
+        await self._row.fail(self.at, number, attempts, words, delay)
         self.attempts = attempts
         log.subscriber_failed(self.name, number, attempts, words)
         if delay is None:
@@ -236,8 +234,8 @@ class Subscription:
         self._held_until = time.monotonic() + (math.inf if delay is None else delay)
 
     async def _save(self) -> None:
-        if self._passed > self.checkpoint:
-            await self._row.advance(self.epoch, self.checkpoint, self._passed)
+        if self._passed > self.at.checkpoint:
+            await self._row.advance(self.at, self._passed)
             self._moved(self._passed)
 
     def _save_in(self) -> float:
@@ -246,13 +244,13 @@ class Subscription:
         return self._saved_at + seconds - time.monotonic()
 
     def _moved(self, through: int) -> None:
-        self.checkpoint = through
+        self.at = self.at._replace(checkpoint=through)
         self._passed = max(self._passed, through)
         self._saved_at, self._unsaved = time.monotonic(), 0
         self.attempts = 0
 
     async def _now(self, state: SubscriptionState, *, waiting: bool) -> None:
-        self._take_note(await self._row.record(self.epoch, state.value, waiting))
+        self._take_note(await self._row.record(self.at.epoch, state.value, waiting))
         if self.state is not SubscriptionState.PARKED:
             self.say(state)
 
@@ -275,9 +273,10 @@ class Subscription:
         head.last = max(head.last, await self._feed.last_number())
 
     def _take_note(self, row: asyncpg.Record) -> None:
-        if row["checkpoint"] != self.checkpoint or row["epoch"] != self.epoch:
-            self.checkpoint = self._passed = row["checkpoint"]
-        self.epoch = row["epoch"]
+        at = Position(row["checkpoint"], row["epoch"], row["server"])
+        if at != self.at:
+            # What was passed since may not be there: another server took over without the last events.
+            self.at, self._passed = at, at.checkpoint
         self.attempts = row["attempts"]
         self._waiting = row["waiting"]
         if row["state"] == SubscriptionState.PARKED.value:

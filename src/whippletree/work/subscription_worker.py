@@ -189,21 +189,27 @@ class SubscriptionWorker:
         if former is not None:
             await asyncio.wait([former])
         assert self._head is not None
-        try:
-            await subscription.follow(self._head)
-        except LeaseLost as error:
-            log.subscriber_lost(name, error)
-            subscription.say(SubscriptionState.LOST)
-            if name in self._locks.held:
-                self._spawn(self._locks.release({name}), f"whippletree releases {name}")
-                subscription.say(SubscriptionState.STANDBY)
-        except Exception:
-            # Nothing here is expected; a lock that is held by somebody who does nothing would be worse than giving up.
-            log.subscriber_stopped(name)
-            subscription.say(SubscriptionState.LOST)
-            self._spawn(self._locks.release({name}), f"whippletree releases {name}")
-        else:
-            subscription.say(SubscriptionState.STANDBY)
+        while asyncio.current_task() is self._running.get(name):
+            try:
+                await subscription.follow(self._head)
+            except LeaseLost as error:
+                log.subscriber_lost(name, error)
+                subscription.say(SubscriptionState.LOST)
+                if name in self._locks.held:
+                    self._spawn(self._locks.release({name}), f"whippletree releases {name}")
+                    subscription.say(SubscriptionState.STANDBY)
+                return
+            except Exception:
+                # Nothing here is expected. Whoever gets the lock begins again; where there is none, we do.
+                log.subscriber_broke_off(name)
+                subscription.say(SubscriptionState.LOST)
+                if name in self._locks.held:
+                    self._spawn(self._locks.release({name}), f"whippletree releases {name}")
+                    return
+                await self._head.wait(self._settings.poll_every)
+            else:
+                break
+        subscription.say(SubscriptionState.STANDBY)
 
     async def _end(self, name: str) -> None:
         task = self._running.pop(name, None)

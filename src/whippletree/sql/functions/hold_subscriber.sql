@@ -2,7 +2,9 @@
 -- former holder broke off in the middle of its work, that counts as an attempt: an event that ends its process is found.
 CREATE OR REPLACE FUNCTION hold_subscriber(
   p_name text, p_instance_id uuid, p_as_of timestamptz DEFAULT clock_timestamp())
-RETURNS TABLE (checkpoint bigint, epoch bigint, state text, waiting boolean, attempts integer, held_up double precision)
+RETURNS TABLE (
+  checkpoint bigint, epoch bigint, state text, waiting boolean, attempts integer, held_up double precision,
+  server timestamptz)
 LANGUAGE sql
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -11,5 +13,6 @@ AS $$
     state = CASE WHEN s.state = 'parked' THEN 'parked' ELSE 'catching up' END,
     attempts = s.attempts + (s.holder IS NOT NULL AND NOT s.waiting AND s.state <> 'parked')::integer
   WHERE s.subscriber_name = p_name
-  RETURNING s.checkpoint, s.epoch, s.state, s.waiting, s.attempts, subscriber_held_up(s.paused, s.retry_at, p_as_of);
+  RETURNING s.checkpoint, s.epoch, s.state, s.waiting, s.attempts, subscriber_held_up(s.paused, s.retry_at, p_as_of),
+    pg_postmaster_start_time();
 $$;

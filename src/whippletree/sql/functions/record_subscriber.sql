@@ -2,7 +2,9 @@
 -- Writes only a change. Raises when the subscriber is no longer the caller's.
 CREATE OR REPLACE FUNCTION record_subscriber(
   p_name text, p_epoch bigint, p_state text, p_waiting boolean, p_as_of timestamptz DEFAULT clock_timestamp())
-RETURNS TABLE (checkpoint bigint, epoch bigint, state text, waiting boolean, attempts integer, held_up double precision)
+RETURNS TABLE (
+  checkpoint bigint, epoch bigint, state text, waiting boolean, attempts integer, held_up double precision,
+  server timestamptz)
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -12,7 +14,8 @@ BEGIN
   WHERE s.subscriber_name = p_name AND s.epoch = p_epoch AND (s.state, s.waiting) <> (p_state, p_waiting)
     AND is_parked(s.retry_at) IS NOT TRUE;
   RETURN QUERY
-  SELECT s.checkpoint, s.epoch, s.state, s.waiting, s.attempts, subscriber_held_up(s.paused, s.retry_at, p_as_of)
+  SELECT s.checkpoint, s.epoch, s.state, s.waiting, s.attempts, subscriber_held_up(s.paused, s.retry_at, p_as_of),
+    pg_postmaster_start_time()
   FROM wh_subscribers s WHERE s.subscriber_name = p_name;
 END;
 $$;
