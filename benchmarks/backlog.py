@@ -34,9 +34,8 @@ _ALONE = """
     RETURNING stream_id
 """
 _ACTIVE = """
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    SELECT 'outbox', s, partition_of(s, (SELECT partition_count FROM wh_settings)), COALESCE($2, clock_timestamp()), 0,
-      clock_timestamp()
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+    SELECT 'outbox', s, stream_hash(s), COALESCE($2, clock_timestamp()), 0, clock_timestamp()
     FROM unnest($1::uuid[]) s
 """
 

@@ -106,7 +106,7 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
             "UPDATE wh_active_streams SET head_version = 9 WHERE queue = 'receptor/mail'",
             "a head is in its stream",
         ),
-        ("UPDATE wh_active_streams SET partition_number = partition_number + 1", "a stream has one partition"),
+        ("UPDATE wh_active_streams SET stream_hash = stream_hash + 1", "a stream has one partition"),
         (
             """UPDATE wh_active_streams SET instance_id = stream_id, lease_token = 1, leased_through = head_version + 1,
                  lease_expiry = 'infinity' WHERE ready_at < 'infinity'""",

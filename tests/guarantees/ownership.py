@@ -22,7 +22,8 @@ async def owners(db: asyncpg.Connection) -> dict[int, UUID | None]:
 async def busy(db: asyncpg.Connection, as_of: datetime) -> dict[int, UUID]:
     """The partitions where somebody holds a lease, by its holder."""
     rows = await db.fetch(
-        "SELECT partition_number, instance_id FROM wh_active_streams WHERE lease_expiry > $1 AND instance_id IN"
+        "SELECT partition_of(stream_hash, partition_count) AS partition_number, instance_id"
+        " FROM wh_active_streams, wh_settings WHERE lease_expiry > $1 AND instance_id IN"
         " (SELECT instance_id FROM wh_service_instances)",
         as_of,
     )
@@ -38,7 +39,7 @@ async def require_balance(db: asyncpg.Connection, workers: Sequence[Worker]) -> 
 
 async def partition_of(db: asyncpg.Connection, stream: UUID | str) -> int:
     number: int = await db.fetchval(
-        "SELECT partition_of(stream_id_of($1), (SELECT partition_count FROM wh_settings))", str(stream)
+        "SELECT partition_of(stream_hash(stream_id_of($1)), partition_count) FROM wh_settings", str(stream)
     )
     return number
 

@@ -30,7 +30,7 @@ async def test_an_expired_lease_is_anybodys_whoever_owns_the_partition(
     await bob.polls()
     await alice.polls(as_of=T0 + minutes(6))
     assert (
-        await db.fetchval("SELECT p.instance_id FROM wh_partitions p JOIN wh_active_streams s USING (partition_number)")
+        await db.fetchval("SELECT p.instance_id FROM wh_partitions p JOIN wh_outbox s USING (partition_number)")
         == alice.instance_id
     )
     assert await bob.claims(as_of=T0 + minutes(6)) == [first]

@@ -22,8 +22,8 @@ _MESSAGES = """
     FROM generate_series(1, $2::integer) v, generate_series(1, $1::integer) s
 """
 _ACTIVE = """
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    SELECT 'outbox', md5('s' || s)::uuid, partition_of(md5('s' || s)::uuid, 10000),
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+    SELECT 'outbox', md5('s' || s)::uuid, stream_hash(md5('s' || s)::uuid),
       $2::timestamptz - s * interval '1 millisecond', 0, $2
     FROM generate_series(1, $1::integer) s
 """

@@ -20,7 +20,7 @@ _STREAMS = """
     SELECT md5('s' || n)::uuid, 1 FROM generate_series(1, $1::integer) n
 """
 _ACTIVE = """
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
     SELECT q, md5('s' || n)::uuid, n % 10000, $2, 0, $2
     FROM generate_series(1, $1::integer) n, unnest(ARRAY['perspective/summary', 'perspective/stats']) q
 """

@@ -24,8 +24,8 @@ _FILL = (
        FROM generate_series(1, 12) v, generate_series(1, 800) s""",
     """INSERT INTO wh_receptor_log (receptor_name, stream_id, version, event_id, created_at)
        SELECT 'mailer', stream_id, version, event_id, $1 FROM wh_event_store WHERE version % 2 = 0""",
-    """INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-       SELECT q, md5('s' || s)::uuid, partition_of(md5('s' || s)::uuid, 10000),
+    """INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+       SELECT q, md5('s' || s)::uuid, stream_hash(md5('s' || s)::uuid),
          $1::timestamptz - s * interval '1 millisecond', 1, $1
        FROM generate_series(1, 800) s, unnest(ARRAY['perspective/summary', 'receptor/mailer']) q""",
 )

@@ -173,7 +173,7 @@ WITH pending AS (
     bool_and(m.stream_id = m.message_id) AS streamless
   FROM wh_messages m GROUP BY m.queue, m.stream_id
 ), stream AS (
-  SELECT queue, stream_id, s.ready_at, s.head_version, s.attempts, s.partition_number, s.instance_id, s.lease_expiry,
+  SELECT queue, stream_id, s.ready_at, s.head_version, s.attempts, s.stream_hash, s.instance_id, s.lease_expiry,
     s.ready_since, s.lease_token, s.leased_through, s.stream_id IS NOT NULL AS active, p.first,
     COALESCE(p.count, 0) AS count,
     -- The work of an event queue is the stream's events, and they stay.
@@ -201,8 +201,7 @@ CROSS JOIN LATERAL (VALUES
   (instance_id IS NOT NULL AND attempts < 1, 'leased, but the attempt was not counted'),
   (instance_id IS NULL AND ready_at = '-infinity', 'ready since for ever'),
   (lease_token > (SELECT last_value FROM wh_lease_tokens), format('token %s was never drawn', lease_token)),
-  (partition_number <> partition_of(stream.stream_id, (SELECT partition_count FROM wh_settings)),
-    format('in partition %s of another stream', partition_number))
+  (stream_hash <> stream_hash(stream.stream_id), format('in partitions of another stream: hash %s', stream_hash))
 ) AS violation(holds, words)
 WHERE violation.holds
 UNION ALL

@@ -29,7 +29,8 @@ _VISIBLE = """
   SELECT '{0}', message_id, version, status, attempts, error, instance_id, lease_expiry, scheduled_for, parked
   FROM wh_{0}"""
 _ROWS = """
-  SELECT queue, stream_id, head_version, NULLIF(ready_at, 'infinity'), lease_token, leased_through, partition_number
+  SELECT queue, stream_id, head_version, NULLIF(ready_at, 'infinity'), lease_token, leased_through,
+    partition_of(stream_hash, (SELECT partition_count FROM wh_settings))
   FROM wh_active_streams
   UNION ALL SELECT NULL, message_id, NULL, NULL, NULL, NULL, NULL FROM wh_dead_letters"""
 _EMPTY = """
@@ -233,7 +234,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _partition(self, stream_id: UUID) -> int:
         if stream_id not in self.partitions:
-            self.partitions[stream_id] = self._value("SELECT partition_of($1, $2)", stream_id, PARTITIONS)
+            self.partitions[stream_id] = self._value("SELECT partition_of(stream_hash($1), $2)", stream_id, PARTITIONS)
         return self.partitions[stream_id]
 
     def _own_partitions(self) -> None:

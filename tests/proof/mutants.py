@@ -129,7 +129,7 @@ MUTANTS = (
             ),
             Patch(
                 "activate_streams",
-                "a.ready_at,\n      a.head_version, p_as_of\n",
+                "a.ready_at, a.head_version, p_as_of\n",
                 "a.ready_at + interval '5 minutes', a.head_version, p_as_of, 1, gen_random_uuid(),"
                 " nextval('wh_lease_tokens'), a.head_version + 1, a.ready_at + interval '5 minutes'\n",
             ),

@@ -226,5 +226,6 @@ async def _owners(connection: asyncpg.Connection) -> dict[int, UUID | None]:
 _RECEIVED = "SELECT EXISTS (SELECT FROM wh_messages WHERE message_id = $1 AND queue = 'inbox')"
 
 _BUSY = """
-SELECT COALESCE(array_agg(partition_number), '{}') FROM wh_active_streams WHERE instance_id = $1 AND lease_expiry > $2
+SELECT COALESCE(array_agg(partition_of(stream_hash, partition_count)), '{}') FROM wh_active_streams, wh_settings
+WHERE instance_id = $1 AND lease_expiry > $2
 """

@@ -72,7 +72,7 @@ class World:
         self.streams = tuple(
             row[0]
             for row in await self.db.fetch(
-                "SELECT s FROM unnest($1::uuid[]) s WHERE partition_of(s, $2) % 2 = 0 ORDER BY s LIMIT 2",
+                "SELECT s FROM unnest($1::uuid[]) s WHERE partition_of(stream_hash(s), $2) % 2 = 0 ORDER BY s LIMIT 2",
                 candidates,
                 PARTITIONS,
             )

@@ -15,8 +15,8 @@ _ARGUMENTS = """
     "function",
     [
         *("body_hash", "envelope_fault", "is_ahead", "is_leased", "is_open_to", "is_parked", "is_ready", "is_uuid"),
-        *("message_fault", "next_scan", "partition_of", "run_length", "scan_since", "stream_id_of", "uuid_or_null"),
-        "works_queue",
+        *("message_fault", "next_scan", "partition_of", "run_length", "scan_since", "stream_hash", "stream_id_of"),
+        *("uuid_or_null", "works_queue"),
     ],
 )
 async def test_a_small_function_is_put_in_the_place_of_its_call(db: asyncpg.Connection, function: str) -> None:

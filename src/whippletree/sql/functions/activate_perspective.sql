@@ -9,9 +9,9 @@ AS $$
 DECLARE
   v_checkpoints text := checkpoints_of(p_queue);
 BEGIN
-  INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-  SELECT p_queue, e.stream_id, partition_of(e.stream_id, s.partition_count), p_as_of, COALESCE(c.version, 0), p_as_of
-  FROM wh_settings s, (
+  INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+  SELECT p_queue, e.stream_id, stream_hash(e.stream_id), p_as_of, COALESCE(c.version, 0), p_as_of
+  FROM (
     SELECT e.stream_id, max(e.version) AS version FROM wh_event_store e
     -- A rebuild has the events of its perspective, also before appends know of it.
     WHERE e.arrival >= p_since

@@ -19,9 +19,6 @@ DECLARE
   v_inserted integer;
   v_new boolean := false;
 BEGIN
-  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    PERFORM require_recent_snapshot();
-  END IF;
   LOOP
     SELECT array_agg(a.stream_id), array_agg(a.head_version), array_agg(a.ready_at)
     INTO v_stream_ids, v_head_versions, v_ready_at
@@ -34,10 +31,8 @@ BEGIN
     WHERE s.is_there IS NULL;
     EXIT WHEN v_stream_ids IS NULL;
 
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    -- Asked in this very statement, which waits for a change of their number.
-    SELECT p_queue, a.stream_id, partition_of(a.stream_id, (SELECT partition_count FROM wh_settings)), a.ready_at,
-      a.head_version, p_as_of
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+    SELECT p_queue, a.stream_id, stream_hash(a.stream_id), a.ready_at, a.head_version, p_as_of
     FROM unnest(v_stream_ids, v_head_versions, v_ready_at) AS a(stream_id, head_version, ready_at)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;

@@ -29,7 +29,7 @@ BEGIN
   END IF;
 
   v_busy := ARRAY(
-    SELECT DISTINCT s.partition_number FROM wh_active_streams s
+    SELECT DISTINCT partition_of(s.stream_hash, k.partition_count) FROM wh_active_streams s, wh_settings k
     WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
   -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time. Only those are
   -- locked for whom there is something: to lock a row is to write, and keeps its instance from its own heartbeat.

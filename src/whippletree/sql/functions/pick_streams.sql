@@ -20,7 +20,8 @@ BEGIN
     FROM wh_active_streams s
     WHERE s.queue = p_queue AND is_ready(s.ready_at, p_as_of) AND s.ready_at >= p_ready_since
       AND is_open_to(p_owners, s.instance_id,
-        (SELECT p.instance_id FROM wh_partitions p WHERE p.partition_number = s.partition_number))
+        (SELECT p.instance_id FROM wh_partitions p
+          WHERE p.partition_number = partition_of(s.stream_hash, (SELECT partition_count FROM wh_settings WHERE only_row))))
     ORDER BY s.ready_at
     LIMIT p_limit
     FOR NO KEY UPDATE OF s SKIP LOCKED

@@ -33,7 +33,8 @@ AS $$
       count(*) FILTER (WHERE s.error IS NOT NULL) AS failing,
       count(*) FILTER (WHERE s.instance_id IS NULL AND p.instance_id IS NULL AND NOT is_parked(s.ready_at)) AS unowned
     FROM wh_active_streams s
-    LEFT JOIN wh_partitions p ON p.partition_number = s.partition_number
+    LEFT JOIN wh_partitions p
+      ON p.partition_number = partition_of(s.stream_hash, (SELECT partition_count FROM wh_settings))
     GROUP BY s.queue
   )
   SELECT n.queue, COALESCE(m.waiting, 0)::bigint, COALESCE(s.ready, 0), COALESCE(s.leased, 0),

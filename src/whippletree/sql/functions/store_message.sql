@@ -48,12 +48,8 @@ BEGIN
         RETURN v_version;
       END IF;
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-      PERFORM require_recent_snapshot();
-    END IF;
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    VALUES (p_queue, v_stream_id, partition_of(v_stream_id, (SELECT partition_count FROM wh_settings)),
-      greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+    VALUES (p_queue, v_stream_id, stream_hash(v_stream_id), greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
     ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;

@@ -22,10 +22,10 @@ BEGIN
   PERFORM hold_perspective(v_known);
   PERFORM make_live(v_known, v_known.previous_generation, p_as_of);
   IF v_known.key_type <> 'text' THEN
-    INSERT INTO wh_active_streams (queue, stream_id, partition_number, ready_at, head_version, moved_at)
-    SELECT 'perspective/' || p_perspective_name, s.stream_id, partition_of(s.stream_id, i.partition_count), p_as_of,
-      COALESCE(c.version, 0), p_as_of
-    FROM wh_settings i, unnest(v_streams) AS s(stream_id)
+    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+    SELECT 'perspective/' || p_perspective_name, s.stream_id, stream_hash(s.stream_id), p_as_of, COALESCE(c.version, 0),
+      p_as_of
+    FROM unnest(v_streams) AS s(stream_id)
     LEFT JOIN wh_checkpoints c ON c.stream_id = s.stream_id
       AND c.perspective_name = checkpoint_name(p_perspective_name, v_known.previous_generation)
     ORDER BY s.stream_id;

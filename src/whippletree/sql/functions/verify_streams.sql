@@ -45,8 +45,8 @@ AS $$
     OR s.leased_through <= s.head_version OR least(s.head_version, s.attempts) < 0
   UNION ALL
   SELECT 'a stream has one partition', s.queue || ' ' || described_stream(s.stream_id),
-    format('partition %s instead of %s', s.partition_number, partition_of(s.stream_id, k.partition_count))
-  FROM wh_active_streams s, wh_settings k WHERE s.partition_number <> partition_of(s.stream_id, k.partition_count)
+    format('it hashes to %s, not to %s', stream_hash(s.stream_id), s.stream_hash)
+  FROM wh_active_streams s WHERE s.stream_hash <> stream_hash(s.stream_id)
   UNION ALL
   SELECT 'every partition exists', 'partitions', format('%s of %s are there', count(p.partition_number), k.partition_count)
   FROM wh_settings k LEFT JOIN wh_partitions p ON p.partition_number < k.partition_count

@@ -5,9 +5,10 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-  v_owner uuid := (SELECT instance_id FROM wh_partitions WHERE partition_number = p_stream.partition_number);
+  v_partition integer := partition_of(p_stream.stream_hash, (SELECT partition_count FROM wh_settings));
+  v_owner uuid := (SELECT instance_id FROM wh_partitions WHERE partition_number = v_partition);
   v_claimants uuid[] := ARRAY(
-    SELECT claimants(p_stream.queue, p_stream.partition_number, p_stream.instance_id, p_as_of));
+    SELECT claimants(p_stream.queue, v_partition, p_stream.instance_id, p_as_of));
   v_nobody text := nobody_works(p_stream.queue, p_as_of);
 BEGIN
   RETURN NEXT format('version %s has been ready for %s', p_version, spoken_time(p_as_of - p_stream.ready_at));
@@ -24,7 +25,7 @@ BEGIN
       WHERE s.queue = p_stream.queue AND s.stream_id = p_stream.stream_id), 'a transaction that has just ended');
   END IF;
   IF v_nobody IS NOT NULL THEN
-    RETURN NEXT format('partition %s %s: %s', p_stream.partition_number,
+    RETURN NEXT format('partition %s %s: %s', v_partition,
       CASE WHEN v_owner IS NULL THEN 'has no owner' ELSE 'belongs to ' || described_instance(v_owner, p_as_of) END, v_nobody);
   ELSIF v_claimants <> '{}' THEN
     RETURN QUERY SELECT 'it is for ' || described_instance(c, p_as_of) FROM unnest(v_claimants) c LIMIT 3;
@@ -36,9 +37,9 @@ BEGIN
     RETURN NEXT format('every instance that works %s is draining; start one with `whippletree run`', p_stream.queue);
   ELSIF v_owner IS NULL THEN
     RETURN NEXT format('partition %s has no owner: the instances that work %s have not taken it; is there a cap on '
-      'partitions per instance?', p_stream.partition_number, p_stream.queue);
+      'partitions per instance?', v_partition, p_stream.queue);
   ELSE
-    RETURN NEXT format('partition %s belongs to %s', p_stream.partition_number, described_instance(v_owner, p_as_of));
+    RETURN NEXT format('partition %s belongs to %s', v_partition, described_instance(v_owner, p_as_of));
   END IF;
 END;
 $$;

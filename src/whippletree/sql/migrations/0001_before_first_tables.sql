@@ -81,7 +81,7 @@ CREATE TABLE wh_active_streams (
   lease_token bigint,
   leased_through bigint,
   ready_since timestamptz,
-  partition_number integer NOT NULL,
+  stream_hash integer NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   queue text COLLATE "C" NOT NULL,
   error text,

@@ -15,7 +15,8 @@ CREATE TABLE wh_active_streams (
   leased_through bigint,
   -- Since when it had been ready when it was last claimed: its place among those that wait, should its holder die.
   ready_since timestamptz,
-  partition_number integer NOT NULL,
+  -- Its partition is told from this by their number, which may change.
+  stream_hash integer NOT NULL,
   -- How often the head has been handed out. Counted at the claim, so that a receptor that kills its process counts.
   attempts integer NOT NULL DEFAULT 0,
   -- outbox, inbox, or the name of a kind of event work.

@@ -1,6 +1,7 @@
 -- The inbox as people see and write it: what waits to be handled, and what debug mode kept.
 CREATE OR REPLACE VIEW wh_inbox AS
-SELECT m.message_id, NULLIF(m.stream_id, m.message_id) AS stream_id, w.stream_key, m.version, s.partition_number,
+SELECT m.message_id, NULLIF(m.stream_id, m.message_id) AS stream_id, w.stream_key, m.version,
+  partition_of(s.stream_hash, (SELECT partition_count FROM wh_settings)) AS partition_number,
   m.message_type, m.topic, m.payload, m.headers, m.correlation_id, m.causation_id,
   -- Stored 1, Published 2, Completed 4, Failed 8.
   CASE WHEN h.is_head AND s.error IS NOT NULL THEN 9 ELSE 1 END AS status,
