@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import asyncpg
 
+from tests.conftest import Connect
 from tests.guarantees.ownership import PARTITIONS, busy, drain, owners, partition_of, require_balance
 from tests.scenario import T0, Given, Message, Worker, completion, minutes, release, seconds
+from tests.waiting import until_somebody_waits
 
 
 async def test_an_instance_alone_owns_every_partition(alice: Worker) -> None:
@@ -179,6 +182,22 @@ async def test_another_partition_count_takes_every_pending_message_along(
     await alice.polls()
     await require_balance(db, [alice, bob])
     assert set(await drain([alice, bob], T0)) == set(stored) - set(held)
+
+
+async def test_another_partition_count_waits_for_who_settles_partitions_and_keeps_nobody_from_polling(
+    alice: Worker, db: asyncpg.Connection, connect: Connect
+) -> None:
+    settling, changing = await connect(), await connect()
+    await alice.polls()
+    async with settling.transaction():
+        await settling.execute("SELECT pg_advisory_xact_lock(lock_key('membership'))")
+        change = asyncio.ensure_future(changing.execute("SELECT change_partition_count(7)"))
+        await until_somebody_waits(db)
+        async with asyncio.timeout(60):
+            await alice.polls()
+    await change
+    await alice.polls()
+    await require_balance(db, [alice])
 
 
 async def test_partitions_balance_under_load_while_instances_come_and_go(

@@ -22,6 +22,7 @@ Cut: TypeAlias = Callable[[wt.Transaction], Awaitable[None]]
 
 # Its attempts would be used up long before the outage is over.
 TWICE = wt.Retry(attempts=2, first_pause=0.001, longest_pause=0.002)
+ONCE = wt.Retry(attempts=1)
 OUTAGES = ["53100", "53300", "25006", "57P03", "58030", "08006"]
 INSERT = "INSERT INTO public.effects VALUES ($1)"
 
@@ -159,7 +160,7 @@ async def test_a_receptor_survives_its_connection(dsn: Dsn, db: asyncpg.Connecti
 async def test_so_does_a_perspective(dsn: Dsn, db: asyncpg.Connection, cut: Cut) -> None:
     app = new_app(dsn)
 
-    @app.perspective(retry=TWICE, tables=["public.effects"])
+    @app.perspective(retry=ONCE, tables=["public.effects"])
     async def effects(event: Placed, tx: wt.Transaction) -> None:
         try:
             await cut(tx)
@@ -176,7 +177,7 @@ async def test_so_does_a_perspective(dsn: Dsn, db: asyncpg.Connection, cut: Cut)
 async def test_so_does_a_subscriber(dsn: Dsn, db: asyncpg.Connection, cut: Cut) -> None:
     app = new_app(dsn)
 
-    @app.subscriber("diary", retry=TWICE)
+    @app.subscriber("diary", retry=ONCE)
     async def diary(event: Placed, tx: wt.Transaction) -> None:
         await cut(tx)
         await tx.execute(INSERT, "subscriber")

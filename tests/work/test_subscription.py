@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -12,7 +13,7 @@ from tests.waiting import until
 from tests.work.following import Diary, Pool, append, effects, make_effects, row, running
 from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.subscriber import CheckpointEvery, InstanceMode, Start
-from whippletree.errors import DuplicateName, InvalidMessage, InvalidSetting, LeaseLost, UnknownName
+from whippletree.errors import CheckpointMoved, DuplicateName, InvalidMessage, InvalidSetting, LeaseLost, UnknownName
 from whippletree.settings import Dsn
 from whippletree.store.database import translated
 from whippletree.store.feed import Chosen
@@ -206,6 +207,34 @@ async def test_a_holder_of_an_older_epoch_is_refused(dsn: Dsn, pool: Pool, db: a
             await db.execute(statement)
     await db.execute(f"SELECT leave_subscriber('diary', {old})")
     assert (await row(db))["holder"] is not None, "leaving late changes nothing"
+
+
+async def test_a_holder_on_another_server_writes_nothing(pool: Pool, db: asyncpg.Connection) -> None:
+    """That server may have other events under the numbers that the holder knows."""
+    await append(pool, "One")
+    await db.execute("SELECT number_events(), register_subscriber('diary', 0, false)")
+    held = await db.fetchrow("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
+    assert held is not None
+    there = (held["epoch"], held["server"] - timedelta(seconds=1))
+    with pytest.raises(CheckpointMoved, match="on another server"), translated():
+        await db.execute("SELECT advance_subscriber('diary', $1, 0, 1, $2)", *there)
+    await db.execute("SELECT fail_subscriber('diary', $1, 1, 1, 'boom', NULL, $2)", *there)
+    found = await row(db)
+    assert (found["checkpoint"], found["failed_number"], found["state"]) == (0, None, "catching up")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_one_that_breaks_off_is_begun_again(
+    dsn: Dsn, pool: Pool, db: asyncpg.Connection, mode: InstanceMode
+) -> None:
+    """Whatever it was: nobody else would follow where nothing is coordinated."""
+    diary = Diary(mode=mode, checkpoint=None)  # type: ignore[arg-type]  # nobody expects that
+    async with running(dsn, diary) as alice:
+        await append(pool, "One")
+        await until(lambda: ("diary", SubscriptionState.LOST) in alice.told)
+        diary.checkpoint = CheckpointEvery()
+        await until(lambda: effects(db))
+    assert await effects(db) == ["One"]
 
 
 async def test_what_a_former_holder_left_open_is_ended(dsn: Dsn, db: asyncpg.Connection, connect: Connect) -> None:

@@ -55,7 +55,10 @@ class ReceptorWorker:
         self._handling = handling
         self._threads = ThreadPoolExecutor(self.settings.concurrency, thread_name_prefix="whippletree receptor")
         self._groups = CommitGroups(
-            *(connections, coordinator, handling, router),
+            connections,
+            coordinator,
+            handling,
+            router,
             BackOff(first_pause=0.05, longest_pause=self.settings.longest_pause),
             schema=schema,
             threads=self._threads,

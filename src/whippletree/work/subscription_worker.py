@@ -192,23 +192,21 @@ class SubscriptionWorker:
         while asyncio.current_task() is self._running.get(name):
             try:
                 await subscription.follow(self._head)
+                break
             except LeaseLost as error:
                 log.subscriber_lost(name, error)
                 subscription.say(SubscriptionState.LOST)
-                if name in self._locks.held:
-                    self._spawn(self._locks.release({name}), f"whippletree releases {name}")
-                    subscription.say(SubscriptionState.STANDBY)
-                return
+                if name not in self._locks.held:
+                    return
             except Exception:
                 # Nothing here is expected. Whoever gets the lock begins again; where there is none, we do.
                 log.subscriber_broke_off(name)
                 subscription.say(SubscriptionState.LOST)
-                if name in self._locks.held:
-                    self._spawn(self._locks.release({name}), f"whippletree releases {name}")
-                    return
-                await self._head.wait(self._settings.poll_every)
-            else:
-                break
+                if name not in self._locks.held:
+                    await self._head.wait(self._settings.poll_every)
+                    continue
+            self._spawn(self._locks.release({name}), f"whippletree releases {name}")
+            break
         subscription.say(SubscriptionState.STANDBY)
 
     async def _end(self, name: str) -> None:
