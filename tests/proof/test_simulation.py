@@ -22,8 +22,9 @@ async def test_every_schedule_keeps_order_and_drains(dsn: Dsn, part: int) -> Non
 
 
 async def test_a_seed_makes_the_same_schedule_wherever_it_runs(dsn: Dsn) -> None:
-    alone: list[str] = []
-    await simulate(dsn, [_FIRST + 3], tell=alone.append)
-    after_others: list[str] = []
-    await simulate(dsn, range(_FIRST, _FIRST + 4), tell=after_others.append)
-    assert alone == after_others[-1:]
+    seeds = range(_FIRST, _FIRST + 10)
+    forwards: list[str] = []
+    await simulate(dsn, seeds, tell=forwards.append)
+    backwards: list[str] = []
+    await simulate(dsn, reversed(seeds), tell=backwards.append)
+    assert forwards == backwards[::-1]

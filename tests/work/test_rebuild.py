@@ -17,6 +17,7 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.complete.strategy import InstantCompletionStrategy, PerspectiveReports
 from whippletree.dispatch.perspective_runner import PerspectiveRunner
+from whippletree.dispatch.policy import Retry
 from whippletree.dispatch.rebuild import Rebuilds
 from whippletree.errors import InvalidSetting, NotApplied, StoreUnavailable, UnknownName
 from whippletree.message.outcome import PerspectiveCheckpointCompletion
@@ -305,7 +306,7 @@ async def test_a_rebuild_that_is_behind_is_not_swapped_and_says_what_is_missing(
     shop: Shop, pool: Pool, db: asyncpg.Connection
 ) -> None:
     rebuilds = Rebuilds(pool, patience=0)
-    rows = await shop.opens()
+    rows = await shop.opens(retry=Retry(attempts=1))
     await shop.append(S, OrderPlaced(S, "Ada", 1), OrderChanged(S, -1), OrderChanged(S, 3))
     await shop.catches_up()
     assert await db.fetchval("SELECT skip_head($1, $2, 'bad')", f"perspective/{NAME}", S) == 2
