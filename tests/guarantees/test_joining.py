@@ -194,9 +194,10 @@ async def test_another_partition_count_waits_for_who_settles_partitions_and_keep
         change = asyncio.ensure_future(changing.execute("SELECT change_partition_count(7)"))
         await until_somebody_waits(db)
         async with asyncio.timeout(60):
-            await alice.polls()
+            # So much later that it writes its heartbeat.
+            await alice.polls(as_of=T0 + seconds(2))
     await change
-    await alice.polls()
+    await alice.polls(as_of=T0 + seconds(2))
     await require_balance(db, [alice])
 
 

@@ -37,8 +37,8 @@ AS_THE_CALLER = {
         "take_subscribers",
     ),
     *("release_subscribers", "subscriber_lock", "subscriber_locks", "subscriber_channel", "feed_channel"),
-    # Views ask these, and a view has its reader's rights to functions. They compute.
-    *("is_parked", "is_leased"),
+    # Views ask these, and a view has its reader's rights to functions. They compute, and look at locks.
+    *("is_parked", "is_leased", "is_gone"),
 }
 NAMES_A_TABLE = {"find_rows", "read_rows", "row_of", "write_rows", "sort_events", "read_sorted"}
 """They name the table of a perspective, with %I, and types that were checked when the perspective was registered."""

@@ -212,10 +212,11 @@ async def test_a_completion_named_twice_counts_once_and_spoils_nothing(caller: C
     assert await db.fetchval("SELECT count(*) FROM wh_outbox") == 0
 
 
-async def test_skip_claim_claims_nothing(caller: Caller, db: asyncpg.Connection) -> None:
+async def test_skip_claim_claims_nothing_and_joins_nobody(caller: Caller, db: asyncpg.Connection) -> None:
     answer = await caller.calls(new_outbox_messages=[element()], new_inbox_messages=[element()], flags=["skip_claim"])
     assert answer["claimed_outbox_messages"] == answer["claimed_inbox_messages"] == []
     assert await db.fetchval("SELECT count(*) FROM wh_active_streams WHERE instance_id IS NULL") == 2
+    assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
 
 
 @pytest.mark.parametrize(("queue", "code"), [("outbox", 3), ("inbox", 5)])

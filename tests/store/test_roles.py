@@ -74,6 +74,7 @@ VIEWING = {
         "is_parked",
         "is_leased",
     ),
+    *("is_gone", "session_lock_key"),
     *("verify_streams", "verify_finished", "verify_events", "verify_perspectives", "verify_feed", "verify_subscribers"),
     *("read_feed", "last_number", "subscriber_lock", "subscriber_locks", "subscriber_overview", "number_events"),
 }
@@ -169,6 +170,19 @@ async def test_an_upgrade_gives_each_role_what_its_kind_needs_by_then(db: asyncp
         assert (await tables_of(db, viewer))["wh_inbox"] == {"SELECT"}
         assert await functions_of(db, other) == set()
         assert not await db.fetchval("SELECT has_schema_privilege($1::text, $2, 'CREATE')", other, SCHEMA)
+
+
+async def test_a_viewer_can_read_every_table_and_view(db: asyncpg.Connection, dsn: Dsn) -> None:
+    """Also subscribers of both kinds, whose state is asked of functions."""
+    await db.execute("SELECT register_subscriber('one', 0, true), register_subscriber('other', 0, false)")
+    await db.execute("SELECT hold_subscriber(name, gen_random_uuid()) FROM unnest(ARRAY['one', 'other']) AS name")
+    async with a_role(dsn, RoleKind.VIEWER) as name:
+        viewer = await asyncpg.connect(login(dsn, name).reveal(), server_settings={"search_path": SCHEMA})
+        for relation in await tables_of(db, name):
+            await viewer.fetch(f"SELECT * FROM {relation}")
+        states = await viewer.fetch("SELECT state FROM wh_subscriptions")
+        await viewer.close()
+    assert [row["state"] for row in states] == ["lost", "lost"]
 
 
 @pytest.mark.parametrize("role", ["nobody_at_all", "public", 'x"; DROP TABLE wh_messages; --'])

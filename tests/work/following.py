@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
+from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.exclusive import ExclusiveSettings
 from whippletree.claim.instance import ServiceInstance
@@ -89,7 +90,9 @@ async def running(
     quick = SessionSettings(probe_every=0.1, probe_timeout=10, first_pause=0.001, longest_pause=0.05)
     async with asyncpg.create_pool(dsn.reveal(), min_size=0, max_size=8) as pool:
         instance = ServiceInstance(service_name="follower")
-        async with InstanceSession(session_dsn or dsn, WorkCoordinator(pool, instance), quick) as session:
+        coordinator = WorkCoordinator(pool, instance)
+        await coordinator.process_work_batch(WorkReport(limits={}))
+        async with InstanceSession(session_dsn or dsn, coordinator, quick) as session:
             worker = SubscriptionWorker(pool, session, instance.instance_id, followers, settings, changed=changed)
             async with worker:
                 yield Running(worker, session, told)

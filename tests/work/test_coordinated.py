@@ -185,8 +185,9 @@ async def test_two_schemas_do_not_exclude_each_other(db: asyncpg.Connection) -> 
     assert own != await db.fetchval("SELECT other.subscriber_lock('users')")
 
 
-async def test_the_row_of_a_holder_that_is_gone_says_lost(dsn: Dsn, db: asyncpg.Connection) -> None:
-    await db.execute("SELECT register_subscriber('diary', 0, true)")
+@pytest.mark.parametrize("coordinated", [True, False])
+async def test_the_row_of_a_holder_that_is_gone_says_lost(db: asyncpg.Connection, coordinated: bool) -> None:
+    await db.execute("SELECT register_subscriber('diary', 0, $1)", coordinated)
     await db.fetch("SELECT * FROM hold_subscriber('diary', gen_random_uuid())")
     assert (await row(db))["state"] == "lost"
 

@@ -115,6 +115,44 @@ async def test_everything_is_handed_out_once_and_in_order(pool: Pool, db: asyncp
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 0
 
 
+class Diary(Hands):
+    """Takes five at a time. Writes down when it is called, and when a task that handles what came gets its turn."""
+
+    def __init__(self) -> None:
+        super().__init__(at_once=False)
+        self.written: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def wants(self) -> Mapping[str, int]:
+        return {"outbox": 5}
+
+    def take(self, batch: WorkBatch) -> None:
+        super().take(batch)
+        if batch.claimed_outbox_messages:
+            self.written = ["came"]
+            self._tasks.append(asyncio.create_task(self._handle()))
+
+    def outcomes(self) -> Sequence[Outcome]:
+        self.written.append("called")
+        return super().outcomes()
+
+    async def _handle(self) -> None:
+        self.written.append("begun")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "written"), [(3, ["came", "begun", "called"]), (10, ["came", "called", "begun"])], ids=["all", "more"]
+)
+async def test_what_came_begins_before_the_next_call_unless_more_waits(
+    pool: Pool, db: asyncpg.Connection, waiting: int, written: list[str]
+) -> None:
+    await stored(db, waiting)
+    diary = Diary()
+    async with Running(pool, diary, {})():
+        await until(lambda: len(diary.written) >= 3)
+        assert diary.written[:3] == written
+
+
 async def test_lost_connections_are_survived_and_nothing_is_done_twice(pool: Pool, db: asyncpg.Connection) -> None:
     await stored(db, 400)
     hands = Hands(room=7)

@@ -19,12 +19,14 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.conftest import SCHEMA
 from tests.waiting import until
 from tests.work import program
 from tests.work.shop import Placed, Reserve, drained, new_app, running, settings
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.settings import Dsn
 from whippletree.store.embedded import EmbeddedPostgres
+from whippletree.store.overview import overview
 from whippletree.store.schema import migrate
 
 PROGRAM = """
@@ -44,6 +46,17 @@ async def reserve(command: Reserve, tx: wt.Transaction) -> Reserved:
 async def wait(event: Placed) -> None:
     print("handling", flush=True)
     await asyncio.Event().wait()
+"""
+FOLLOWER = """
+import os
+from tests.work.shop import Placed, new_app
+from whippletree.settings import Dsn
+
+app = new_app(Dsn(os.environ["WHIPPLETREE_DSN"]))
+
+@app.subscriber("diary")
+async def diary(event: Placed) -> None:
+    pass
 """
 EFFECTS = "CREATE TABLE public.effects (id serial, stream text, number integer)"
 
@@ -90,6 +103,27 @@ async def test_the_log_can_be_json_and_metrics_can_be_scraped(tmp_path: Path, ds
     started = next(line for line in written if line["message"].startswith("shop runs as instance"))
     assert started["instance_id"] in started["message"]
     assert started["logger"] == "whippletree.service"
+
+
+async def test_an_instance_that_only_follows_is_listed_and_missed_when_it_is_gone(
+    tmp_path: Path, dsn: Dsn, db: asyncpg.Connection
+) -> None:
+    app = new_app(dsn)
+    async with program.process(tmp_path, dsn, FOLLOWER, "--work", "subscribers") as instance, app.connected():
+        await app.publish(Placed("order-1"))
+        await until(lambda: db.fetchval("SELECT max(checkpoint) = 1 FROM wh_subscribers WHERE state = 'live'"))
+        await _joined(db, 1)
+        stands, by = await db.fetchval("SELECT array_agg(told) FROM why_subscriber('diary') AS told")
+        assert stands == "subscriber diary is at number 1 of the feed, 0 behind: live"
+        assert f":{instance.pid}, which last beat" in by
+        assert "is gone" not in by
+
+        instance.kill()
+        await instance.wait()
+        await until(lambda: db.fetchval("SELECT max(state) = 'lost' FROM wh_subscriptions"))
+        await app.publish(Placed("order-2"))
+        told = [alert.problem for alert in (await overview(db, SCHEMA)).alerts]
+        assert "nobody follows subscriber diary, 1 event behind" in told
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path, dsn: Dsn, db: asyncpg.Connection) -> None:

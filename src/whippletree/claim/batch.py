@@ -25,7 +25,7 @@ class WorkBatchFlags(Flag):
 
     NONE = 0
     SKIP_CLAIM = auto()
-    """Hand in only; claim nothing."""
+    """Hand in only; claim nothing. Whoever has only done so is no instance that works, and is not listed as one."""
     DEBUG_MODE = auto()
     """Keep finished messages where the views still show them."""
 
@@ -65,10 +65,15 @@ class WorkBatch:
     refused: Sequence[Refusal] = ()
 
     @property
-    def empty(self) -> bool:
-        return not (
-            self.claimed_outbox_messages
-            or self.claimed_inbox_messages
-            or self.claimed_receptor_work
-            or self.claimed_perspective_work
+    def size(self) -> int:
+        """How many pieces of work came."""
+        return (
+            len(self.claimed_outbox_messages)
+            + len(self.claimed_inbox_messages)
+            + len(self.claimed_receptor_work)
+            + len(self.claimed_perspective_work)
         )
+
+    @property
+    def empty(self) -> bool:
+        return not self.size

@@ -150,7 +150,7 @@ class WorkCoordinator:
 
     def rejoin(self) -> Sequence[Rejection]:
         """Begin again under a new id, with nothing in hand: what an evicted instance does. Tells what is lost."""
-        lost = [rejection for run in self.held.runs() for rejection in rejections_of(run, "renew")]
+        lost = [rejection for run in self.held.runs() for rejection in rejections_of(run.messages, "renew")]
         self.instance = self.instance.reborn()
         self.session_locked = False
         self._begin()
@@ -203,7 +203,7 @@ class WorkCoordinator:
             as_json(report.new_outbox_messages),
             as_json(report.new_inbox_messages),
             *columns_of(reports),
-            [str(queue) for queue in claim],
+            None if WorkBatchFlags.SKIP_CLAIM in report.flags else list(claim),
             list(claim.values()),
             *self._terms(),
             ready_since,
@@ -233,6 +233,7 @@ class WorkCoordinator:
         receptors: list[ReceptorWork] = []
         perspectives: list[PerspectiveWork] = []
         refused: list[Refusal] = []
+        rejected: list[asyncpg.Record] = []
         for row in rows:
             kind = row[0]
             if kind == "claimed":
@@ -246,9 +247,11 @@ class WorkCoordinator:
                 self._partitions_version = row[4]
                 self._horizon.reset()
                 self._partitions = msgspec.json.decode(row[8], type=tuple[int, ...])
-            elif kind not in ("stored", "nothing", "rejected"):
+            elif kind == "rejected":
+                rejected.append(row)
+            elif kind not in ("stored", "nothing"):
                 refused.append(Refusal(row[5], kind, row[15]))
-        self.held.settle(reports, lost_runs(reports, rows), sent_at)
+        self.held.settle(reports, lost_runs(reports, rejected), sent_at)
         work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
         for pieces in work:
             self.held.add(pieces, sent_at)
@@ -272,7 +275,11 @@ class WorkCoordinator:
 def _without(reports: StreamReports, finished: Mapping[Run, int]) -> StreamReports:
     if not finished:
         return reports
-    return replace(reports, completed={run: v for run, v in reports.completed.items() if run not in finished})
+    return replace(
+        reports,
+        completed={run: v for run, v in reports.completed.items() if run not in finished},
+        in_hand={run: [m for m in held if m.version > finished.get(run, 0)] for run, held in reports.in_hand.items()},
+    )
 
 
 def _not_claimed_again(resumed: list[asyncpg.Record], rows: list[asyncpg.Record]) -> list[asyncpg.Record]:

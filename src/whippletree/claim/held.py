@@ -61,6 +61,9 @@ class StreamReports:
     released: dict[Run, int] = field(default_factory=dict)
     renewed: dict[Run, None] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
+    in_hand: dict[Run, list[Work]] = field(default_factory=dict)
+    """What each of these runs held when its report was made. By the time that a refusal is read it may hold nothing any
+    more: its lease is known to be lost by then, or its messages have come again."""
 
 
 class HeldWork:
@@ -89,11 +92,11 @@ class HeldWork:
             if run is None or lease != last:
                 run, last, runs = Run(*lease, [], at, at), lease, self._runs[message.queue]
             id_ = message.message_id
-            if (before := runs.get(id_)) is not None and before is not run:
+            if (before := runs.setdefault(id_, run)) is not run:
                 # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
                 self._drop(before, before.messages)
+                runs[id_] = run
             run.messages.append(message)
-            runs[id_] = run
 
     def resolve(
         self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId], leases: Iterable[Run] = ()
@@ -138,6 +141,8 @@ class HeldWork:
             # What has ended in the meantime needs no renewal.
             if run.messages and run not in reports.completed.keys() | reports.failed.keys() | reports.released.keys():
                 reports.renewed[run] = None
+        runs = (*reports.completed, *reports.failed, *reports.released, *reports.renewed)
+        reports.in_hand.update((run, run.messages) for run in runs)
         return reports
 
     def settle(self, reports: StreamReports, lost: Iterable[Run], at: float = 0.0) -> None:
@@ -196,9 +201,9 @@ class HeldWork:
         run.messages = run.messages[len(gone) :] if gone[:1] == run.messages[:1] else run.messages[: -len(gone)]
 
 
-def rejections_of(run: Run, verb: str, reason: str = LEASE_LOST) -> list[Rejection]:
+def rejections_of(messages: Iterable[Work], verb: str, reason: str = LEASE_LOST) -> list[Rejection]:
     """Every message of a run that is not ours any more."""
-    return [Rejection(message.message_id, verb, reason, run.queue) for message in run.messages]
+    return [Rejection(message.message_id, verb, reason, message.queue) for message in messages]
 
 
 def queue_of(outcome: Outcome) -> str | None:

@@ -27,7 +27,7 @@ def lost_runs(reports: StreamReports, rows: Iterable[asyncpg.Record]) -> list[Ru
     for row in rows:
         if row[0] == "rejected":
             run = _reported(reports, row[15])[row[2] - 1]
-            reports.rejected.extend(rejections_of(run, row[15]))
+            reports.rejected.extend(rejections_of(reports.in_hand[run], row[15]))
             lost.append(run)
     return lost
 

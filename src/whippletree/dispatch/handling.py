@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from whippletree.dispatch.context import Context, idempotency_key
 from whippletree.dispatch.invoke import Providers, Surroundings, failed_by
@@ -37,8 +38,7 @@ class CallFailed(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, gc=False):
     """A message, and who handles it."""
 
     message: Any

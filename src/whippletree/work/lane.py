@@ -29,6 +29,9 @@ from whippletree.message.outcome import (
     Verdict,
 )
 
+# An enum is slow to look up, and every message ends so.
+_COMPLETED, _INBOX = MessageProcessingStatus.COMPLETED, Queue.INBOX
+
 
 @dataclass(frozen=True, slots=True)
 class Handled:
@@ -120,7 +123,7 @@ def lanes_of(pieces: Iterable[Work]) -> Iterator[Lane]:
 
 def completion(work: Work) -> Completion:
     if isinstance(work, ClaimedMessage):
-        return MessageCompletion(work.message_id, MessageProcessingStatus.COMPLETED, Queue.INBOX)
+        return MessageCompletion(work.message_id, _COMPLETED, _INBOX)
     return ReceptorProcessingCompletion(work.event_id, work.receptor_name)
 
 

@@ -69,7 +69,7 @@ class WorkLoop:
         self._grace: float | None = None
         self._outcomes: list[Outcome] = []
         self._portions = Portions()
-        self._reached = self._asked = self._asleep = False
+        self._reached = self._asked = self._asleep = self._more = False
         self._pause = self.settings.first_pause
         self._renewal_due = 0.0
         if wake is not None:
@@ -86,8 +86,13 @@ class WorkLoop:
             worker.start(self._stir.set)
         while self._grace is None:
             batch = await self._turn()
-            if batch is not None and (self._asleep if batch.empty else not self._room()):
+            if batch is None:
+                continue
+            if self._asleep if batch.empty else not self._room():
                 await self._sleep(self.settings.polling_interval)
+            elif not self._more:
+                # What came begins, and may end, before the next call. Where more waits, it comes while this is worked.
+                await asyncio.sleep(0)
         await self._drain(self._grace)
 
     async def _turn(self, *, claim: bool = True) -> WorkBatch | None:
@@ -143,6 +148,7 @@ class WorkLoop:
             wait=listening and any(limit > 0 for limit in limits.values()),
         )
         batch = await self.coordinator.process_work_batch(report)
+        self._more = batch.size >= min((limit for limit in limits.values() if limit > 0), default=1)
         # Only after a second empty poll: a storer that looked before the first one was committed has not seen us wait.
         self._asleep = batch.empty and (self._asked or not report.wait)
         self._asked = batch.empty and report.wait
@@ -168,7 +174,9 @@ class WorkLoop:
         kept = [run for run in runs if now - run.claimed_at < self.settings.longest_lease]
         given_up = [run for run in set(runs).difference(kept) if now - run.renewed_at > life]
         if given_up:
-            self._tell([rejection for run in given_up for rejection in rejections_of(run, "renew", HELD_TOO_LONG)])
+            self._tell(
+                [rejection for run in given_up for rejection in rejections_of(run.messages, "renew", HELD_TOO_LONG)]
+            )
             self.coordinator.held.forget(given_up)
         return [run for run in kept if now - run.renewed_at >= life / 3]
 
@@ -185,7 +193,7 @@ class WorkLoop:
         """Let go of work whose end the database does not take: its lease runs out, and it is tried again."""
         reports = self.coordinator.held.resolve(outcomes, ())
         runs = {*reports.completed, *reports.failed, *reports.released}
-        lost = [rejection for run in runs for rejection in rejections_of(run, "report")]
+        lost = [rejection for run in runs for rejection in rejections_of(run.messages, "report")]
         log.report_refused(len(lost), error)
         self.coordinator.held.forget(runs)
         self._tell(lost)

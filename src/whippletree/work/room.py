@@ -20,8 +20,8 @@ class Room:
         self.in_hand = 0
 
     def free(self) -> int:
-        """How much more could be taken."""
-        return max(0, self.limit - self.in_hand)
+        """How much to take next: half of the room at most, so that the other half comes while this one is worked."""
+        return max(0, min(self.limit - self.in_hand, (self.limit + 1) // 2))
 
     def taken(self, count: int) -> None:
         self.in_hand += count

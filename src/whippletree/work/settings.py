@@ -14,6 +14,7 @@ class ReceptorSettings:
     transactions: int = 4
     """Transactions that are open at once; each takes a connection of the pool."""
     capacity: int = 2000
-    """Messages of one queue in hand at most. Slow receptors have fewer in hand, so that others can share the work."""
+    """Messages of one queue in hand at most, claimed by halves. Slow receptors have fewer in hand, so that others can
+    share the work."""
     longest_pause: float = 5.0
     """Seconds between two attempts to reach the database, at most."""

@@ -1,5 +1,6 @@
 -- Keeps up what the instances know of each other: the instance's heartbeat, who has died, whose the partitions are.
--- Whoever has never claimed is a producer: no partition is to wait for it.
+-- Whoever names no list of queues, and never has, is a producer: no partition is to wait for it. An empty list is that of
+-- an instance which works without claiming, such as one that only follows subscribers.
 CREATE OR REPLACE FUNCTION keep_membership(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb,
   p_session_locked boolean, p_claim_queues text[], p_stale_threshold_seconds double precision,
@@ -11,7 +12,7 @@ AS $$
 DECLARE
   v_as_of timestamptz := COALESCE(p_as_of, clock_timestamp());
 BEGIN
-  IF (cardinality(p_claim_queues) > 0) IS NOT TRUE THEN
+  IF p_claim_queues IS NULL THEN
     PERFORM FROM wh_service_instances WHERE instance_id = p_instance_id;
     IF NOT FOUND THEN
       RETURN;

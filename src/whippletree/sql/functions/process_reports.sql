@@ -34,7 +34,7 @@ AS $$
   SELECT w.*
   FROM completed c, failed f, released r, renewed n, (
     -- A limit of 0 takes nothing now; without a limit the caller does not work that kind at all.
-    SELECT COALESCE(array_agg(k.queue), '{}') AS queues, COALESCE(array_agg(k.wanted), '{}') AS limits
+    SELECT array_agg(k.queue) AS queues, array_agg(k.wanted) AS limits
     FROM unnest(ARRAY['outbox', 'inbox', 'receptor/*', 'perspective/*'], p_limits) AS k(queue, wanted)
     WHERE k.wanted IS NOT NULL AND NOT 'skip_claim' = ANY (p_flags)
   ) q, process_work(

@@ -54,7 +54,7 @@ BEGIN
   FROM wh_service_instances i WHERE i.instance_id = p_instance_id;
   -- Read after every wait, so that a lease is whole when it begins.
   v_as_of := COALESCE(p_as_of, clock_timestamp());
-  FOR v_turn IN 1 .. cardinality(p_claim_queues) LOOP
+  FOR v_turn IN 1 .. COALESCE(cardinality(p_claim_queues), 0) LOOP
     EXIT WHEN v_own.draining;
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
       p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts,

@@ -1,7 +1,7 @@
 -- A length of time as people say it: 300 ms, 41 s, 12 min, 3 h, 5 d.
 CREATE OR REPLACE FUNCTION spoken_time(p_time interval)
 RETURNS text
-LANGUAGE sql IMMUTABLE
+LANGUAGE sql IMMUTABLE STRICT
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE

@@ -20,8 +20,7 @@ AS $$
     (4, CASE WHEN s.holder IS NULL AND s.through IS NOT NULL
         THEN 'it is a part of a rebuild, and waits for an instance with room for it'
       WHEN s.holder IS NULL THEN 'nobody follows it; start one with `whippletree run`'
-      WHEN s.state = 'lost' THEN 'nobody follows it: its lock is free, and its last holder was '
-        || described_instance(s.holder, p_as_of)
+      WHEN s.state = 'lost' THEN 'nobody follows it; its last holder was ' || described_instance(s.holder, p_as_of)
       ELSE 'it is followed by ' || described_instance(s.holder, p_as_of) END)
   ) AS told(turn, sentence)
   WHERE s.subscriber_name = p_subscriber_name AND told.sentence IS NOT NULL
