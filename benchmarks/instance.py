@@ -28,16 +28,21 @@ async def instance(dsn: str, **server_settings: str) -> AsyncIterator[WorkCoordi
 
 
 async def batches(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> AsyncGenerator[int, None]:
-    """Work until nothing is left; how many messages each batch brought."""
-    outcomes: list[Outcome] = []
-    while True:
-        batch = await coordinator.process_work_batch(WorkReport(outcomes=outcomes, limits={Queue.OUTBOX: limit}))
-        if batch.rejected:
-            raise AssertionError(batch.rejected[0])
-        outcomes = [MessageCompletion(message.message_id) for message in batch.claimed_outbox_messages]
-        if not outcomes:
-            return
-        yield len(outcomes)
+    """Work until nothing is left; how many messages each batch brought. What came is finished while the next call is
+    under way, as the loop of an instance does it."""
+    done: list[Outcome] = []
+
+    def finish() -> None:
+        messages = coordinator.read(answer).claimed_outbox_messages
+        done.extend(MessageCompletion(message.message_id) for message in messages)
+
+    answer = await coordinator.call(WorkReport(limits={Queue.OUTBOX: limit}))
+    while answer.claimed or done:
+        outcomes, done = done, []
+        yield len(answer.claimed)
+        answer = await coordinator.call(WorkReport(outcomes=outcomes, limits={Queue.OUTBOX: limit}), meanwhile=finish)
+        if answer.rejected:
+            raise AssertionError(answer.rejected[0])
 
 
 async def drain(coordinator: WorkCoordinator, *, limit: int = LIMIT) -> int:

@@ -15,9 +15,11 @@ from whippletree.message.outcome import MessageCompletion, Outcome, Rejection
 from whippletree.settings import Dsn
 from whippletree.store.database import open_pool
 from whippletree.work.loop import WorkLoop
+from whippletree.work.settings import ReceptorSettings
 from whippletree.work.worker import Worker
 
-LIMIT = 500
+LIMIT = ReceptorSettings().capacity // 2
+"""As many as receptors take at a time."""
 
 
 class Nothing(Worker):
@@ -32,7 +34,7 @@ class Nothing(Worker):
     def start(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def wants(self) -> Mapping[str, int]:
+    def wants(self, coming: Mapping[str, int]) -> Mapping[str, int]:
         return {"outbox": LIMIT}
 
     def take(self, batch: WorkBatch) -> None:

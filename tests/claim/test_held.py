@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from uuid import UUID
 
 import pytest
@@ -26,7 +26,7 @@ from whippletree.message.outcome import MessageProcessingStatus as Status
 
 def message(version: int, *, token: int = 1, queue: Queue = Queue.OUTBOX) -> ClaimedMessage:
     id_ = MessageId(UUID(int=version))
-    now = datetime.now(UTC)
+    now = time.time()
     return ClaimedMessage(queue, StreamId(S), version, id_, "Happened", "", "{}", None, None, None, now, 1, token)
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,7 @@ def claimed(payload: str = "{}", headers: str | None = None, *, ordered: bool = 
         headers=headers,
         correlation_id=uuid4(),
         causation_id=None,
-        created_at=datetime.now(UTC),
+        created=time.time(),
         attempts=1,
         lease_token=1,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -13,7 +13,8 @@ from uuid import UUID
 import asyncpg
 
 from tests.proof.simulation_ledger import Claimed, Report, StreamName
-from whippletree.claim.batch import WorkBatch, WorkReport
+from whippletree.claim.answer import Answer
+from whippletree.claim.batch import WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.message.envelope import ClaimedMessage
@@ -91,6 +92,8 @@ class VirtualInstance:
     hand: dict[MessageId, ClaimedMessage] = field(default_factory=dict)
     unanswered: WorkReport | None = None
     """A report that the instance does not know to have arrived: it is handed in again."""
+    unread: Answer | None = None
+    """What came last, if it is to be read only during the next call."""
     seen: set[tuple[StreamName, int]] = field(default_factory=set)
     """Every lease that the instance was told of."""
     paused_until: datetime | None = None
@@ -106,17 +109,35 @@ class VirtualInstance:
             runs.setdefault((message.queue, message.stream_id, message.lease_token), []).append(message)
         return list(runs.values())
 
-    def take(self, report: WorkReport, batch: WorkBatch) -> None:
-        """Let go of what was reported and of what was lost; take in what was claimed."""
+    async def call(self, report: WorkReport, as_of: datetime) -> Answer:
+        """One call, during which what came with the last one is read."""
+        reported = dict(self.hand)
+        answer = await self.coordinator.call(report, meanwhile=self.read if self.unread else None, as_of=as_of)
         self.unanswered = None
-        rejected = {rejection.message_id for rejection in batch.rejected}
+        self.unread = answer
+        self.seen.update((claimed.stream, claimed.token) for claimed in received(answer))
+        self._let_go(reported, report, answer)
+        return answer
+
+    def _let_go(self, reported: Mapping[MessageId, ClaimedMessage], report: WorkReport, answer: Answer) -> None:
+        """Let go of what was reported and of what was lost, but not of what has come again in the meantime."""
+        rejected = {rejection.message_id for rejection in answer.rejected}
         failed = {outcome.message_id for outcome in report.outcomes if not isinstance(outcome, MessageCompletion)}
         for run in self.runs():
+            if reported.get(run[0].message_id) is not run[0]:
+                continue
             gone = bool(rejected.intersection(message.message_id for message in run))
             for message in run:
                 gone = gone or message.message_id in failed
                 if gone or any(outcome.message_id == message.message_id for outcome in report.outcomes):
                     del self.hand[message.message_id]
+
+    def read(self) -> None:
+        """Take in what was claimed."""
+        answer, self.unread = self.unread, None
+        if answer is None:
+            return
+        batch = self.coordinator.read(answer)
         claimed = (*batch.claimed_outbox_messages, *batch.claimed_inbox_messages)
         again = {message.message_id for message in claimed}
         for run in self.runs():
@@ -125,7 +146,6 @@ class VirtualInstance:
                 self.hand = {key: message for key, message in self.hand.items() if message not in run}
         for message in claimed:
             self.hand[message.message_id] = message
-            self.seen.add((named(message), message.lease_token))
 
     def rights(self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId]) -> list[Report]:
         """The reports as the ledger reads them."""
@@ -177,10 +197,10 @@ def named(message: ClaimedMessage) -> StreamName:
     return message.queue, message.stream_id
 
 
-def received(batch: WorkBatch) -> list[Claimed]:
+def received(answer: Answer) -> list[Claimed]:
     return [
-        Claimed(named(message), message.version, message.message_id, message.lease_token)
-        for message in (*batch.claimed_outbox_messages, *batch.claimed_inbox_messages)
+        Claimed((row["queue"], row["stream_id"]), row["version"], row["message_id"], row["lease_token"])
+        for row in answer.claimed
     ]
 
 

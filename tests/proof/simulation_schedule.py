@@ -67,7 +67,8 @@ class Schedule:
         instance = self._rng.choice(awake)
         instance.paused_until = None
         fault = self._rng.choices(tuple(Fault), (80, 7, 13))[0]
-        await self._world.exchange(instance, self._report(instance), fault=fault, passing=self._rng.choice((0, 0, 1)))
+        passing = self._rng.choice((0, 0, 1))
+        await self._world.exchange(instance, self._report(instance), fault=fault, passing=passing, unread=0.4)
 
     def _report(self, instance: VirtualInstance) -> WorkReport:
         again = instance.unanswered

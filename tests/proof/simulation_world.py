@@ -15,7 +15,8 @@ from tests.proof.invariants import check
 from tests.proof.simulation_instance import Fault, VirtualInstance, new_instance, received
 from tests.proof.simulation_ledger import Ledger, Report, Step, Violation, read_tables
 from tests.proof.simulation_storer import New, Received, Storer
-from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
+from whippletree.claim.answer import Answer
+from whippletree.claim.batch import WorkBatchFlags, WorkReport
 from whippletree.claim.coordinator import CoordinatorSettings
 from whippletree.errors import InstanceEvicted, StoreUnavailable
 from whippletree.message.envelope import InboxMessage
@@ -112,9 +113,16 @@ class World:
             await self.sessions.execute("SELECT pg_advisory_unlock(session_lock_key($1))", instance.instance_id)
 
     async def exchange(
-        self, instance: VirtualInstance, report: WorkReport, *, fault: Fault = Fault.NONE, passing: int = 0
+        self,
+        instance: VirtualInstance,
+        report: WorkReport,
+        *,
+        fault: Fault = Fault.NONE,
+        passing: int = 0,
+        unread: float = 0.0,
     ) -> None:
-        """One work batch of an instance, through its real coordinator, on a wire that may break."""
+        """One work batch of an instance, through its real coordinator, on a wire that may break. `unread` is how likely
+        it is to read what came only during its next call."""
         claims = WorkBatchFlags.SKIP_CLAIM not in report.flags
         arriving = [as_new(message) for message in report.new_inbox_messages]
         step = Step(
@@ -126,7 +134,7 @@ class World:
         words = f"{instance.name} hands in {_told(report)}"
         instance.wire.breaks(fault, passing)
         try:
-            batch = await instance.coordinator.process_work_batch(report, as_of=self.now)
+            answer = await instance.call(report, self.now)
         except InstanceEvicted:
             words += ": evicted"
             await self.forget(instance)
@@ -136,11 +144,14 @@ class World:
             instance.unanswered = report
             arriving = arriving if instance.wire.arrived else []
         else:
-            instance.take(report, batch)
-            step.claimed = received(batch)
-            self.letters += [Report(instance.instance_id, *lease) for lease in _leases(batch)]
-            words += f", gets {_heard(batch)}"
-            self._check_answer(instance, batch, arriving)
+            step.claimed = received(answer)
+            self.letters += [Report(instance.instance_id, *lease) for lease in _leases(answer)]
+            words += f", gets {_heard(answer)}"
+            if self.rng.random() < unread:
+                words += ", unread"
+            else:
+                instance.read()
+            self._check_answer(instance, answer, arriving)
         step.stored = [(message.stream, message.message_id) for message in self.accept(arriving)]
         await self.observe(words, step)
         if step.claimed is not None and len(step.limits) == 2:
@@ -158,10 +169,10 @@ class World:
         """Streams that a storer has in an open transaction: storing into them would wait for its end."""
         return {message.stream[1] for storer in self.storers for message in storer.stored}
 
-    def _check_answer(self, instance: VirtualInstance, batch: WorkBatch, arriving: Sequence[New]) -> None:
+    def _check_answer(self, instance: VirtualInstance, answer: Answer, arriving: Sequence[New]) -> None:
         expected = [outcome for outcome in self.received.outcomes(list(arriving)) if outcome != "stored"]
-        if sorted(refusal.outcome for refusal in batch.refused) != sorted(expected):
-            raise Violation(f"the inbox answered {batch.refused}, expected {expected}")
+        if sorted(refusal.outcome for refusal in answer.refused) != sorted(expected):
+            raise Violation(f"the inbox answered {answer.refused}, expected {expected}")
         if len(instance.hand) != len(instance.coordinator.held):
             raise Violation(
                 f"{instance.name} has {len(instance.hand)} in hand, its coordinator {instance.coordinator.held}"
@@ -197,8 +208,8 @@ def as_inbox(message: New) -> InboxMessage:
     )
 
 
-def _leases(batch: WorkBatch) -> list[tuple[tuple[str, UUID], int]]:
-    return sorted({(claimed.stream, claimed.token) for claimed in received(batch)})
+def _leases(answer: Answer) -> list[tuple[tuple[str, UUID], int]]:
+    return sorted({(claimed.stream, claimed.token) for claimed in received(answer)})
 
 
 def _told(report: WorkReport) -> str:
@@ -212,6 +223,6 @@ def _told(report: WorkReport) -> str:
     return f"{', '.join(said) or 'nothing'}, wants {wants}"
 
 
-def _heard(batch: WorkBatch) -> str:
-    claimed = [f"{c.stream[0][0]}{str(c.stream[1])[:4]}:{c.version}" for c in received(batch)]
-    return f"{' '.join(claimed) or 'nothing'}; {len(batch.rejected)} rejected, {len(batch.refused)} refused"
+def _heard(answer: Answer) -> str:
+    claimed = [f"{c.stream[0][0]}{str(c.stream[1])[:4]}:{c.version}" for c in received(answer)]
+    return f"{' '.join(claimed) or 'nothing'}; {len(answer.rejected)} rejected, {len(answer.refused)} refused"

@@ -7,12 +7,15 @@ import time
 from dataclasses import replace
 
 import asyncpg
+import pytest
 
 import whippletree as wt
 from tests.conftest import Connect
 from tests.waiting import until
 from tests.work.shop import Reserve, drained, new_app, running, settings
-from whippletree.claim.coordinator import CoordinatorSettings
+from whippletree.claim.answer import Answer
+from whippletree.claim.batch import WorkBatch
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.message.ids import new_instance_id
 from whippletree.service import ServiceSettings
 from whippletree.settings import Dsn
@@ -168,6 +171,30 @@ async def test_an_instance_that_cannot_renew_in_time_begins_nothing_outside(
         await drained(db)
     assert sorted(began) == ["order-1", "order-2"]
     assert all(age < 1 for age in ages), "each began under a lease that lasted"
+
+
+async def test_what_was_read_late_begins_outside_only_under_a_renewed_lease(
+    dsn: Dsn, db: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, life = new_app(dsn), settings().coordinator.lease_seconds
+    ages: list[float] = []
+    read = WorkCoordinator.read
+
+    def read_late(coordinator: WorkCoordinator, answer: Answer) -> WorkBatch:
+        # As if the process had stood still for the life of the lease.
+        answer.sent_at -= life
+        return read(coordinator, answer)
+
+    @app.receptor(effects="external")
+    async def reserve(command: Reserve) -> None:
+        (run,) = service._loop.coordinator.held.runs()  # type: ignore[union-attr]  # it runs
+        ages.append(time.monotonic() - run.renewed_at)
+
+    monkeypatch.setattr(WorkCoordinator, "read", read_late)
+    async with running(app, settings()) as service:
+        await app.publish(Reserve("order-1"))
+        await drained(db)
+    assert [age < life for age in ages] == [True]
 
 
 async def _waits(locker: asyncpg.Connection) -> bool:

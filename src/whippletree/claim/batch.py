@@ -60,6 +60,9 @@ class WorkBatch:
     claimed_inbox_messages: Sequence[ClaimedMessage] = ()
     claimed_receptor_work: Sequence[ReceptorWork] = ()
     claimed_perspective_work: Sequence[PerspectiveWork] = ()
+    claimed_at: float = 0.0
+    """When the work was asked for, by this process's monotonic clock: its leases last at least their length from
+    there."""
     assigned_partitions: Sequence[int] = ()
     rejected: Sequence[Rejection] = ()
     refused: Sequence[Refusal] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,16 +12,15 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from whippletree.claim.answer import perspective_work, receptor_work
+from whippletree.claim.answer import Answer
 from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
 from whippletree.claim.held import HeldWork, Run, StreamReports, Work, rejections_of
 from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.reports import columns_of, lost_runs
-from whippletree.claim.unanswered import ALREADY_WAITING, UnansweredCalls
+from whippletree.claim.unanswered import UnansweredCalls, news, not_claimed_again
 from whippletree.errors import InvalidSetting
-from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork, worked_as
-from whippletree.message.ids import MessageId
+from whippletree.message.envelope import worked_as
 from whippletree.message.outcome import (
     Outcome,
     PerspectiveCheckpointCompletion,
@@ -106,10 +106,45 @@ class WorkCoordinator:
         in the same report again. What had been accepted counts as accepted, and a claim whose answer was lost comes
         again, within the limits of the new report or those of the lost one. See `UnansweredCalls`.
         """
+        return self.read(await self.call(report, as_of=as_of))
+
+    async def call(
+        self, report: WorkReport, *, meanwhile: Callable[[], None] | None = None, as_of: datetime | None = None
+    ) -> Answer:
+        """As `process_work_batch`, but what was claimed is yet to be read. `meanwhile` is called when the report is on
+        its way: whoever reads the answer before this one there lets neither this process nor the database wait."""
         require_storable(report.new_outbox_messages)
         require_storable(report.new_inbox_messages)
         reports = self.held.resolve(report.outcomes, report.renewals, report.leases)
-        return await self._exchange(report, reports, as_of)
+        if meanwhile is None:
+            return await self._exchange(report, reports, as_of)
+        exchange = asyncio.create_task(self._exchange(report, reports, as_of))
+        try:
+            # The task writes in its first step; an event loop may send what was written only in its next round.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            meanwhile()
+            return await exchange
+        finally:
+            exchange.cancel()
+
+    def read(self, answer: Answer) -> WorkBatch:
+        """Take the work of an answer in hand: once, and in the order of the calls."""
+        batch = answer.read(self._partitions)
+        work: list[Sequence[Work]] = [
+            batch.claimed_outbox_messages,
+            batch.claimed_inbox_messages,
+            batch.claimed_receptor_work,
+            batch.claimed_perspective_work,
+        ]
+        for pieces in work:
+            # Tokens rise, and one claim of a queue has one token.
+            self._last_tokens.update({run.queue: run.lease_token for run in self.held.add(pieces, answer.sent_at)})
+        # A claim of a perspective has another for its rebuild. Neither is given out again.
+        for piece in batch.claimed_perspective_work:
+            name = worked_as(piece.queue)
+            self._last_tokens[name] = max(self._last_tokens[piece.queue], self._last_tokens.get(name, 0))
+        return batch
 
     async def report(self, outcomes: Sequence[Outcome], *, on: Connection, as_of: datetime | None = None) -> HandedIn:
         """Hand in outcomes as the last statement of the caller's transaction, so that its effects and the end of the
@@ -169,7 +204,7 @@ class WorkCoordinator:
         handed_in.settle()
         return handed_in.rejected
 
-    async def _exchange(self, report: WorkReport, reports: StreamReports, as_of: datetime | None) -> WorkBatch:
+    async def _exchange(self, report: WorkReport, reports: StreamReports, as_of: datetime | None) -> Answer:
         claim: dict[str, int] = {}
         if WorkBatchFlags.SKIP_CLAIM not in report.flags:
             claim = {str(queue): limit for queue, limit in report.limits.items()}
@@ -193,7 +228,7 @@ class WorkCoordinator:
                     rows = await connection.fetch(self._process_work, *arguments, as_of)
                 self._horizon.end(scan, rows)
         self.held.settle(StreamReports(completed=finished), ())
-        return self._settle(handed_in, _not_claimed_again(resumed, rows) + _news(rows, stored), sent_at)
+        return self._settle(handed_in, not_claimed_again(resumed, rows) + news(rows, stored), sent_at)
 
     def _arguments(
         self, report: WorkReport, reports: StreamReports, claim: Mapping[str, int], ready_since: datetime | None
@@ -228,21 +263,13 @@ class WorkCoordinator:
             s.max_attempts,
         )
 
-    def _settle(self, reports: StreamReports, rows: list[asyncpg.Record], sent_at: float) -> WorkBatch:
-        claimed: dict[str, list[ClaimedMessage]] = {Queue.OUTBOX: [], Queue.INBOX: []}
-        receptors: list[ReceptorWork] = []
-        perspectives: list[PerspectiveWork] = []
-        refused: list[Refusal] = []
+    def _settle(self, reports: StreamReports, rows: list[asyncpg.Record], sent_at: float) -> Answer:
+        answer = Answer(sent_at=sent_at, rejected=reports.rejected)
         rejected: list[asyncpg.Record] = []
         for row in rows:
             kind = row[0]
             if kind == "claimed":
-                if (messages := claimed.get(row[1])) is not None:
-                    messages.append(ClaimedMessage(row[1], *row[3:15]))
-                elif row[1].startswith("receptor/"):
-                    receptors.append(receptor_work(*row))
-                else:
-                    perspectives.append(perspective_work(*row))
+                answer.claimed.append(row)
             elif kind == "partitions":
                 self._partitions_version = row[4]
                 self._horizon.reset()
@@ -250,26 +277,9 @@ class WorkCoordinator:
             elif kind == "rejected":
                 rejected.append(row)
             elif kind not in ("stored", "nothing"):
-                refused.append(Refusal(row[5], kind, row[15]))
+                answer.refused.append(Refusal(row[5], kind, row[15]))
         self.held.settle(reports, lost_runs(reports, rejected), sent_at)
-        work: list[Sequence[Work]] = [*claimed.values(), receptors, perspectives]
-        for pieces in work:
-            self.held.add(pieces, sent_at)
-            # Tokens rise, and one claim of a queue has one token.
-            self._last_tokens.update({piece.queue: piece.lease_token for piece in pieces})
-        # A claim of a perspective has another for its rebuild. Neither is given out again.
-        for piece in perspectives:
-            name = worked_as(piece.queue)
-            self._last_tokens[name] = max(self._last_tokens[piece.queue], self._last_tokens.get(name, 0))
-        return WorkBatch(
-            claimed_outbox_messages=claimed[Queue.OUTBOX],
-            claimed_inbox_messages=claimed[Queue.INBOX],
-            claimed_receptor_work=receptors,
-            claimed_perspective_work=perspectives,
-            assigned_partitions=self._partitions,
-            rejected=reports.rejected,
-            refused=refused,
-        )
+        return answer
 
 
 def _without(reports: StreamReports, finished: Mapping[Run, int]) -> StreamReports:
@@ -280,16 +290,3 @@ def _without(reports: StreamReports, finished: Mapping[Run, int]) -> StreamRepor
         completed={run: v for run, v in reports.completed.items() if run not in finished},
         in_hand={run: [m for m in held if m.version > finished.get(run, 0)] for run, held in reports.in_hand.items()},
     )
-
-
-def _not_claimed_again(resumed: list[asyncpg.Record], rows: list[asyncpg.Record]) -> list[asyncpg.Record]:
-    """What a lost claim brought, without the streams whose lease had run out and that this call claimed anew."""
-    anew = {(row[1], row[3]) for row in rows if row[0] == "claimed"} if resumed else set()
-    return [row for row in resumed if (row[1], row[3]) not in anew]
-
-
-def _news(rows: list[asyncpg.Record], stored: Collection[MessageId]) -> list[asyncpg.Record]:
-    """The answer without the refusals of what a lost call had already stored."""
-    if not stored:
-        return rows
-    return [row for row in rows if not (row[0] == "refused" and row[5] in stored and row[15] == ALREADY_WAITING)]

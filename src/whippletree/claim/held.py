@@ -10,6 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from uuid import UUID
 
 import msgspec
@@ -33,6 +35,7 @@ from whippletree.message.outcome import (
 
 LEASE_LOST = "lease lost"
 OUT_OF_ORDER = "out of order: an earlier message of its stream is not finished"
+_LEASE = attrgetter("queue", "stream_id", "lease_token")
 _COMPLETED, _PUBLISHED = MessageProcessingStatus.COMPLETED, MessageProcessingStatus.PUBLISHED
 
 Work = ClaimedMessage | ReceptorWork | PerspectiveWork
@@ -75,28 +78,27 @@ class HeldWork:
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))
 
-    def unsettled(self, queue: str, message_id: UUID) -> bool:
+    def unsettled(self, queue: str | None, message_id: UUID) -> bool:
         """Whether a piece of work is in hand whose end is not accepted yet."""
-        return self._run(queue, message_id) is not None
+        return self._of_message(message_id, queue) is not None
 
     def runs(self) -> list[Run]:
         """Every lease in hand, once. Safe to call from another thread."""
         return list(dict.fromkeys(run for runs in list(self._runs.values()) for run in runs.copy().values()))
 
-    def add(self, messages: Iterable[Work], at: float = 0.0) -> None:
-        """Take in claimed work; that of one stream comes together and in order."""
-        run: Run | None = None
-        last: tuple[str, StreamId, int] | None = None
-        for message in messages:
-            lease = (message.queue, message.stream_id, message.lease_token)
-            if run is None or lease != last:
-                run, last, runs = Run(*lease, [], at, at), lease, self._runs[message.queue]
-            id_ = message.message_id
-            if (before := runs.setdefault(id_, run)) is not run:
-                # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
-                self._drop(before, before.messages)
-                runs[id_] = run
-            run.messages.append(message)
+    def add(self, messages: Iterable[Work], at: float = 0.0) -> list[Run]:
+        """Take in claimed work; that of one stream comes together and in order. Its runs."""
+        added: list[Run] = []
+        for lease, work in groupby(messages, _LEASE):
+            run = Run(*lease, list(work), at, at)
+            runs = self._runs[run.queue]
+            for message in run.messages:
+                if (before := runs.setdefault(message.message_id, run)) is not run:
+                    # Its lease ran out, or the message would not come again: the rest of that run is lost with it.
+                    self._drop(before, before.messages)
+                    runs[message.message_id] = run
+            added.append(run)
+        return added
 
     def resolve(
         self, outcomes: Iterable[Outcome], renewals: Iterable[MessageId], leases: Iterable[Run] = ()
@@ -151,6 +153,9 @@ class HeldWork:
             run.renewed_at = at
         self.forget(lost)
         for run, through in reports.completed.items():
+            if run.messages and run.messages[-1].version <= through:
+                self._drop(run, run.messages)
+                continue
             self._drop(run, [message for message in run.messages if message.version <= through])
             run.messages = [_moved(message, through) for message in run.messages]
         for run in reports.failed:
@@ -198,6 +203,9 @@ class HeldWork:
             id_ = message.message_id
             if runs.get(id_) is run:
                 del runs[id_]
+        if gone is run.messages:
+            run.messages = []
+            return
         run.messages = run.messages[len(gone) :] if gone[:1] == run.messages[:1] else run.messages[: -len(gone)]
 
 

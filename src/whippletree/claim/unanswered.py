@@ -121,3 +121,16 @@ class UnansweredCalls:
     def stored(self) -> frozenset[MessageId]:
         """The ids of outbox messages that a lost call may have stored."""
         return frozenset(m.message_id for sent in self._calls for m in sent.report.new_outbox_messages)
+
+
+def not_claimed_again(resumed: list[asyncpg.Record], rows: list[asyncpg.Record]) -> list[asyncpg.Record]:
+    """What a lost claim brought, without the streams whose lease had run out and that this call claimed anew."""
+    anew = {(row[1], row[3]) for row in rows if row[0] == "claimed"} if resumed else set()
+    return [row for row in resumed if (row[1], row[3]) not in anew]
+
+
+def news(rows: list[asyncpg.Record], stored: Collection[MessageId]) -> list[asyncpg.Record]:
+    """The answer without the refusals of what a lost call had already stored."""
+    if not stored:
+        return rows
+    return [row for row in rows if not (row[0] == "refused" and row[5] in stored and row[15] == ALREADY_WAITING)]

@@ -95,13 +95,11 @@ class Handling:
                     receptor, ReceptorFailed(f"each of {work.attempts - 1} attempts ended its process, or hung")
                 )
             try:
-                invocation = receptor.invocation
-                if invocation.asynchronous and not invocation.injected:
-                    result = await invocation.function(found.message)
+                if (simple := receptor.invocation.simply(found.message, transaction)) is not None:
+                    result = await simple
                 else:
-                    result = await invocation(
-                        found.message, _around(work, receptor, transaction), self._providers, threads
-                    )
+                    around = _around(work, receptor, transaction)
+                    result = await receptor.invocation(found.message, around, self._providers, threads)
             except asyncio.CancelledError as cancelled:
                 raise CallFailed(receptor, failed_by(cancelled)) from cancelled
             except Exception as error:

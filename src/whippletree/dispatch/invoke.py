@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +67,16 @@ class Invocation:
     asynchronous: bool
     takes_transaction: bool
     injected: tuple[tuple[str, Any], ...]
+
+    def simply(self, message: Any, transaction: Transaction | None) -> Awaitable[Any] | None:
+        """The call of a coroutine function that asks for nothing, or for the transaction alone, as most do: what else
+        there is need not be put together for it. None for any other function."""
+        if not self.asynchronous:
+            return None
+        if not self.injected:
+            return self.function(message)  # type: ignore[no-any-return]  # a coroutine
+        ((name, asked), *more) = self.injected
+        return self.function(message, **{name: transaction}) if asked is Transaction and not more else None
 
     async def __call__(
         self, message: Any, around: Surroundings, providers: Providers, threads: Executor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from uuid import UUID
@@ -79,9 +79,14 @@ class ClaimedMessage(msgspec.Struct, frozen=True, gc=False):
     headers: str | None
     correlation_id: UUID | None
     causation_id: UUID | None
-    created_at: datetime
+    created: float
+    """When it was stored, in seconds since 1970."""
     attempts: int
     lease_token: int
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime.fromtimestamp(self.created, UTC)
 
     @property
     def ordered(self) -> bool:
@@ -101,10 +106,15 @@ class ReceptorWork(msgspec.Struct, frozen=True):
     metadata: str | None
     correlation_id: UUID | None
     causation_id: UUID | None
-    created_at: datetime
+    created: float
+    """When it was stored, in seconds since 1970."""
     attempts: int
     lease_token: int
     shape: int
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime.fromtimestamp(self.created, UTC)
 
     @property
     def message_id(self) -> UUID:

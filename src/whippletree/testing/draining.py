@@ -223,7 +223,7 @@ class Drain:
         return [outcome for worker in self.workers for outcome in worker.outcomes()]
 
     def _limits(self) -> dict[str, int]:
-        return {queue: limit for worker in self.workers for queue, limit in worker.wants().items()}
+        return {queue: limit for worker in self.workers for queue, limit in worker.wants({}).items()}
 
     def _without_retries(self, batch: WorkBatch) -> WorkBatch:
         """Keep in hand what failed before and comes again: how often it is called must not depend on the time."""

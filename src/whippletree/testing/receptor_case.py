@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Self
 
 from whippletree.app import App
@@ -72,7 +72,7 @@ class ReceptorCase:
         message_id = new_message_id()
         stream = known.stream_of(message) or message_id
         stream_id = StreamId(stream_id_of(stream) if isinstance(stream, str) else stream)
-        payload, now = str(known.encode(message)), datetime.now(UTC)
+        payload, now = str(known.encode(message)), time.time()
         headers = None if known.shape == 1 else f'{{"wh_shape": {known.shape}}}'
         if known.kind is MessageKind.EVENT:
             of_event = (self.receptor.queue, stream_id, 1, EventId(message_id))

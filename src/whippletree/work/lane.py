@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from uuid import UUID
 
 from whippletree.claim.coordinator import WorkCoordinator
@@ -29,6 +30,7 @@ from whippletree.message.outcome import (
     Verdict,
 )
 
+_STREAM = attrgetter("queue", "stream_id")
 # An enum is slow to look up, and every message ends so.
 _COMPLETED, _INBOX = MessageProcessingStatus.COMPLETED, Queue.INBOX
 
@@ -51,6 +53,8 @@ class Lane:
     queue: str
     stream_id: StreamId
     work: deque[Work]
+    leased_at: float
+    """When it was asked for, by this process's monotonic clock."""
     taken_at: float = field(default_factory=time.monotonic)
     done: list[Outcome] = field(default_factory=list)
     """What has ended and was not handed over yet."""
@@ -95,7 +99,7 @@ class Lane:
         """Whether the next message may be begun outside of a transaction, where nobody else checks the lease."""
         life = coordinator.settings.lease_seconds
         # Nearly every lane is young, and the first question is the quick one.
-        return time.monotonic() - self.taken_at < life / 2 or coordinator.held.in_time(self.work[0], life)
+        return time.monotonic() - self.leased_at < life / 2 or coordinator.held.in_time(self.work[0], life)
 
     def take_back(self) -> Receptor | None:
         """What waits for its commit is to be handled again; whose it was."""
@@ -115,10 +119,10 @@ class Lane:
         self.work.clear()
 
 
-def lanes_of(pieces: Iterable[Work]) -> Iterator[Lane]:
+def lanes_of(pieces: Iterable[Work], leased_at: float) -> Iterator[Lane]:
     """Claimed work by stream; what belongs together comes together."""
-    for (queue, stream_id), run in groupby(pieces, lambda piece: (piece.queue, piece.stream_id)):
-        yield Lane(queue, stream_id, deque(run))
+    for (queue, stream_id), run in groupby(pieces, _STREAM):
+        yield Lane(queue, stream_id, deque(run), leased_at)
 
 
 def completion(work: Work) -> Completion:

@@ -1,7 +1,8 @@
 """The loop of one instance: reports what its workers have ended, claims for all of them, hands out what came.
 
 One call does all three, and what ends during a call goes with the next one: the busier an instance, the more each call
-carries. An instance with nothing to do goes to sleep as `claim/wake.py` tells.
+carries. Where more waits, what came is handed out while the next call is under way: neither this process nor the
+database waits for the other. An instance with nothing to do goes to sleep as `claim/wake.py` tells.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
+from whippletree.claim.answer import Answer
+from whippletree.claim.batch import WorkBatchFlags, WorkReport
 from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.held import LEASE_LOST, Run, rejections_of
 from whippletree.claim.wake import WakeListener
@@ -70,6 +72,8 @@ class WorkLoop:
         self._outcomes: list[Outcome] = []
         self._portions = Portions()
         self._reached = self._asked = self._asleep = self._more = False
+        self._unread: Answer | None = None
+        self._coming: Mapping[str, int] = {}
         self._pause = self.settings.first_pause
         self._renewal_due = 0.0
         if wake is not None:
@@ -85,17 +89,18 @@ class WorkLoop:
         for worker in self._workers:
             worker.start(self._stir.set)
         while self._grace is None:
-            batch = await self._turn()
-            if batch is None:
+            answer = await self._turn()
+            if answer is None or self._unread:
                 continue
-            if self._asleep if batch.empty else not self._room():
+            if self._asleep if not answer.claimed else not self._room():
                 await self._sleep(self.settings.polling_interval)
-            elif not self._more:
-                # What came begins, and may end, before the next call. Where more waits, it comes while this is worked.
+            else:
+                # What came begins, and may end, before the next call.
                 await asyncio.sleep(0)
+        self._hand_out()
         await self._drain(self._grace)
 
-    async def _turn(self, *, claim: bool = True) -> WorkBatch | None:
+    async def _turn(self, *, claim: bool = True) -> Answer | None:
         """One call; None when it did not come about, after a pause."""
         self._stir.clear()
         if not self._reached and self._ready is not None and not await self._ready():
@@ -109,7 +114,7 @@ class WorkLoop:
         now, later = self._portions.split(outcomes)
         try:
             # Nothing is claimed while there is still something to report.
-            batch = await self._exchange(now, claim and not later)
+            answer = await self._exchange(now, claim and not later)
         except InstanceEvicted as error:
             self._rejoin(error)
             return None
@@ -131,12 +136,14 @@ class WorkLoop:
         if later:
             self._outcomes = later + self._outcomes
             self._stir.set()
-        self._tell(batch.rejected)
-        for worker in self._workers:
-            worker.take(batch)
-        return batch
+        self._tell(answer.rejected)
+        self._unread = answer
+        self._coming = answer.sizes() if self._more else {}
+        if not (self._more and self._room()):
+            self._hand_out()
+        return answer
 
-    async def _exchange(self, outcomes: Sequence[Outcome], claim: bool) -> WorkBatch:
+    async def _exchange(self, outcomes: Sequence[Outcome], claim: bool) -> Answer:
         limits = self._limits() if claim else {}
         flags = WorkBatchFlags.DEBUG_MODE if self.settings.debug_mode else WorkBatchFlags.NONE
         listening = self._wake is not None and self._wake.listening
@@ -147,12 +154,20 @@ class WorkLoop:
             flags=flags if claim else flags | WorkBatchFlags.SKIP_CLAIM,
             wait=listening and any(limit > 0 for limit in limits.values()),
         )
-        batch = await self.coordinator.process_work_batch(report)
-        self._more = batch.size >= min((limit for limit in limits.values() if limit > 0), default=1)
+        answer = await self.coordinator.call(report, meanwhile=self._hand_out if self._unread else None)
+        self._more = len(answer.claimed) >= min((limit for limit in limits.values() if limit > 0), default=1)
         # Only after a second empty poll: a storer that looked before the first one was committed has not seen us wait.
-        self._asleep = batch.empty and (self._asked or not report.wait)
-        self._asked = batch.empty and report.wait
-        return batch
+        empty = not answer.claimed
+        self._asleep = empty and (self._asked or not report.wait)
+        self._asked = empty and report.wait
+        return answer
+
+    def _hand_out(self) -> None:
+        answer, self._unread, self._coming = self._unread, None, {}
+        if answer is not None:
+            batch = self.coordinator.read(answer)
+            for worker in self._workers:
+                worker.take(batch)
 
     def _room(self) -> bool:
         return any(limit > 0 for limit in self._limits().values())
@@ -160,7 +175,7 @@ class WorkLoop:
     def _limits(self) -> dict[str, int]:
         limits: dict[str, int] = {}
         for worker in self._workers:
-            limits.update(worker.wants())
+            limits.update(worker.wants(self._coming))
         return limits
 
     def _due(self) -> list[Run]:
@@ -174,18 +189,20 @@ class WorkLoop:
         kept = [run for run in runs if now - run.claimed_at < self.settings.longest_lease]
         given_up = [run for run in set(runs).difference(kept) if now - run.renewed_at > life]
         if given_up:
-            self._tell(
-                [rejection for run in given_up for rejection in rejections_of(run.messages, "renew", HELD_TOO_LONG)]
-            )
+            lost = [rejection for run in given_up for rejection in rejections_of(run.messages, "renew", HELD_TOO_LONG)]
             self.coordinator.held.forget(given_up)
+            self._tell(lost)
         return [run for run in kept if now - run.renewed_at >= life / 3]
 
     def _tell(self, rejections: Sequence[Rejection]) -> None:
-        lost = [rejection for rejection in rejections if rejection.reason in (LEASE_LOST, HELD_TOO_LONG)]
+        held = self.coordinator.held
+        # What has come again meanwhile is in hand under another lease, which is not lost.
+        gone = [one for one in rejections if not held.unsettled(one.queue, one.message_id)]
+        lost = [one for one in gone if one.reason in (LEASE_LOST, HELD_TOO_LONG)]
         if not lost:
             return
         for worker in self._workers:
-            queues = worker.wants()
+            queues = worker.wants({})
             if mine := [one for one in lost if one.queue is None or worked_as(one.queue) in queues]:
                 worker.lost(mine)
 

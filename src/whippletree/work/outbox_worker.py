@@ -47,8 +47,9 @@ class OutboxWorker:
     def start(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def wants(self) -> Mapping[str, int]:
-        busy = self._stopping or self.outage.ongoing or len(self._batches) >= _AT_ONCE
+    def wants(self, coming: Mapping[str, int]) -> Mapping[str, int]:
+        batches = len(self._batches) + (Queue.OUTBOX in coming)
+        busy = self._stopping or self.outage.ongoing or batches >= _AT_ONCE
         return {Queue.OUTBOX: 0 if busy else self._batch_size}
 
     def take(self, batch: WorkBatch) -> None:

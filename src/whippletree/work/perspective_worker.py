@@ -115,10 +115,11 @@ class PerspectiveWorker:
     def start(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def wants(self) -> Mapping[str, int]:
+    def wants(self, coming: Mapping[str, int]) -> Mapping[str, int]:
         if self._stopping:
             return dict.fromkeys(self._in_hand, 0)
-        return {queue: max(0, self.options.max_checkpoints - count) for queue, count in self._in_hand.items()}
+        most = self.options.max_checkpoints
+        return {queue: max(0, most - count - coming.get(queue, 0)) for queue, count in self._in_hand.items()}
 
     def take(self, batch: WorkBatch) -> None:
         if self._look_round is None:

@@ -85,14 +85,16 @@ class ReceptorWorker:
         self._tasks = [asyncio.create_task(self._call_forever()) for _ in range(self.settings.concurrency)]
         self._tasks += [asyncio.create_task(self._commit_forever()) for _ in range(self.settings.transactions)]
 
-    def wants(self) -> Mapping[str, int]:
+    def wants(self, coming: Mapping[str, int]) -> Mapping[str, int]:
         for task in () if self._stopping else filter(asyncio.Task.done, self._tasks):
             task.result()  # It raises: an instance does not go on with half of its work, silently.
-        return {queue: 0 if self._stopping else room.free() for queue, room in self._rooms.items()}
+        if self._stopping:
+            return dict.fromkeys(self._rooms, 0)
+        return {queue: room.free(coming.get(queue, 0)) for queue, room in self._rooms.items()}
 
     def take(self, batch: WorkBatch) -> None:
         self._resume_settled()
-        for lane in lanes_of(chain(batch.claimed_inbox_messages, batch.claimed_receptor_work)):
+        for lane in lanes_of(chain(batch.claimed_inbox_messages, batch.claimed_receptor_work), batch.claimed_at):
             if lane.queue not in self._rooms:
                 continue
             self._rooms[lane.queue].taken(lane.size)

@@ -19,9 +19,10 @@ class Room:
         self.limit = smallest
         self.in_hand = 0
 
-    def free(self) -> int:
-        """How much to take next: half of the room at most, so that the other half comes while this one is worked."""
-        return max(0, min(self.limit - self.in_hand, (self.limit + 1) // 2))
+    def free(self, coming: int = 0) -> int:
+        """How much to take next, besides what is coming: half of the room at most, so that the other half comes while
+        this one is worked."""
+        return max(0, min(self.limit - self.in_hand - coming, (self.limit + 1) // 2))
 
     def taken(self, count: int) -> None:
         self.in_hand += count

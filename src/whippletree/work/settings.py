@@ -13,7 +13,7 @@ class ReceptorSettings:
     """Receptors that run at once outside of a transaction."""
     transactions: int = 4
     """Transactions that are open at once; each takes a connection of the pool."""
-    capacity: int = 2000
+    capacity: int = 4000
     """Messages of one queue in hand at most, claimed by halves. Slow receptors have fewer in hand, so that others can
     share the work."""
     longest_pause: float = 5.0

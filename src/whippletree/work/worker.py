@@ -19,8 +19,9 @@ class Worker(Protocol):
     def start(self, changed: Callable[[], None]) -> None:
         """The loop begins. `changed` tells it that there is something to report, or room for more."""
 
-    def wants(self) -> Mapping[str, int]:
-        """Its queues, and how much of each it could take now. 0 keeps the queue and takes nothing."""
+    def wants(self, coming: Mapping[str, int]) -> Mapping[str, int]:
+        """Its queues, and how much of each it could take now, besides what has come for it and is yet to be handed out.
+        0 keeps the queue and takes nothing."""
 
     def take(self, batch: WorkBatch) -> None:
         """Begin with what is its own of a batch. Returns at once; the work goes on in tasks of the worker's."""

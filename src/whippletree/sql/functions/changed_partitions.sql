@@ -8,7 +8,7 @@ BEGIN
   RETURN QUERY
   SELECT 'partitions', NULL, NULL::integer, NULL::uuid, i.partitions_version, NULL::uuid, NULL, NULL,
     to_json(ARRAY(SELECT p.partition_number FROM wh_partitions p WHERE p.instance_id = i.instance_id ORDER BY 1)),
-    NULL::json, NULL::uuid, NULL::uuid, NULL::timestamptz, NULL::integer, NULL::bigint, NULL
+    NULL::json, NULL::uuid, NULL::uuid, NULL::double precision, NULL::integer, NULL::bigint, NULL
   FROM wh_service_instances i
   WHERE i.instance_id = p_instance_id AND i.partitions_version IS DISTINCT FROM p_partitions_version;
 END;

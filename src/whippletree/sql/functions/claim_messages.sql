@@ -43,7 +43,7 @@ BEGIN
   PERFORM lease_streams(p_instance_id, v_rows, v_through, v_attempts, v_token, v_expiry, p_as_of);
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
-    m.headers, m.correlation_id, m.causation_id, m.created_at, r.attempts, v_token,
+    m.headers, m.correlation_id, m.causation_id, date_part('epoch', m.created_at), r.attempts, v_token,
     CASE WHEN r.place = 1 THEN v_next_scan END
   FROM unnest(v_stream_ids, v_heads, v_through, v_attempts)
     WITH ORDINALITY AS r(stream_id, head_version, through, attempts, place)

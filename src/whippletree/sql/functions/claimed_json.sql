@@ -8,7 +8,7 @@ AS $$
     'message_id', w.message_id, 'stream_id', NULLIF(w.stream_id, w.message_id), 'version', w.version,
     'message_type', w.message_type, CASE p_queue WHEN 'outbox' THEN 'topic' ELSE 'source_topic' END, w.topic,
     'payload', jsonb_or_text(w.payload), 'headers', jsonb_or_text(w.headers), 'correlation_id', w.correlation_id,
-    'causation_id', w.causation_id, 'created_at', w.created_at, 'attempts', w.attempts,
+    'causation_id', w.causation_id, 'created_at', to_timestamp(w.created_at), 'attempts', w.attempts,
     'lease_token', w.lease_token)), '[]')
   FROM unnest(p_work) w
   WHERE w.kind = 'claimed' AND w.queue = p_queue;

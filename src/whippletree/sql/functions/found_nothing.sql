@@ -4,5 +4,5 @@ RETURNS SETOF wh_work
 LANGUAGE sql STABLE
 AS $$
   SELECT 'nothing', p_queue, NULL::integer, NULL::uuid, NULL::bigint, NULL::uuid, NULL, NULL, NULL::json, NULL::json,
-    NULL::uuid, NULL::uuid, NULL::timestamptz, NULL::integer, NULL::bigint, next_scan(NULL, p_as_of);
+    NULL::uuid, NULL::uuid, NULL::double precision, NULL::integer, NULL::bigint, next_scan(NULL, p_as_of);
 $$;

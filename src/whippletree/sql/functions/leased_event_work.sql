@@ -13,7 +13,8 @@ BEGIN
   IF p_queue LIKE 'receptor/%' THEN
     RETURN QUERY
     SELECT 'claimed', p_queue, NULL::integer, e.stream_id, e.version, e.event_id, e.event_type, NULL::text, e.payload,
-      e.metadata, e.correlation_id, e.causation_id, e.created_at, r.attempts, r.lease_token, e.shape::text
+      e.metadata, e.correlation_id, e.causation_id, date_part('epoch', e.created_at), r.attempts, r.lease_token,
+      e.shape::text
     -- The name goes with each stream: as a constant it would let a planner that believes the log to be small read all of
     -- the receptor's.
     FROM unnest(array_fill(substr(p_queue, 10), ARRAY[cardinality(p_stream_ids)]), p_stream_ids, p_head_versions,
@@ -28,7 +29,7 @@ BEGIN
   ELSE
     RETURN QUERY
     SELECT 'claimed', p_queue, NULL::integer, r.stream_id, r.head_version, e.event_id, NULL::text, NULL::text, NULL::json,
-      NULL::json, NULL::uuid, NULL::uuid, NULL::timestamptz, r.attempts, r.lease_token, r.through::text
+      NULL::json, NULL::uuid, NULL::uuid, NULL::double precision, r.attempts, r.lease_token, r.through::text
     FROM unnest(p_stream_ids, p_head_versions, p_through, p_attempts, p_lease_tokens)
       AS r(stream_id, head_version, through, attempts, lease_token)
     LEFT JOIN wh_event_store e ON e.stream_id = r.stream_id AND e.version = r.head_version;

@@ -24,7 +24,7 @@ BEGIN
   END LOOP;
   RETURN QUERY
   SELECT 'claimed', p_queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
-    m.headers, m.correlation_id, m.causation_id, m.created_at, s.attempts, s.lease_token, NULL::text
+    m.headers, m.correlation_id, m.causation_id, date_part('epoch', m.created_at), s.attempts, s.lease_token, NULL::text
   FROM wh_active_streams s
   JOIN wh_messages m ON m.queue = s.queue AND m.stream_id = s.stream_id
     AND m.version > s.head_version AND m.version <= s.leased_through

@@ -10,7 +10,7 @@ AS $$
     SELECT s.* FROM stopped_streams(NULL, true, NULL) s WHERE stream_id_of(p_thing) IN (s.message_id, s.stream_id)
   )
   SELECT 'stopped', m.queue, NULL::integer, m.stream_id, m.version, m.message_id, m.message_type, m.topic, m.payload,
-    m.headers, m.correlation_id, m.causation_id, m.created_at, s.attempts, 0::bigint, NULL::text
+    m.headers, m.correlation_id, m.causation_id, date_part('epoch', m.created_at), s.attempts, 0::bigint, NULL::text
   FROM stopped s
   JOIN wh_messages m ON m.queue = s.queue AND m.stream_id = s.stream_id AND m.version = s.version
   WHERE s.queue = 'inbox'
@@ -21,7 +21,7 @@ AS $$
   WHERE s.queue NOT IN ('outbox', 'inbox')
   UNION ALL
   SELECT 'stopped', 'subscriber/' || f.subscriber_name, NULL, n.stream_id, n.number, e.event_id, e.event_type, NULL, NULL,
-    NULL, NULL, NULL, e.created_at, f.attempts, 0, NULL
+    NULL, NULL, NULL, date_part('epoch', e.created_at), f.attempts, 0, NULL
   FROM wh_subscribers f
   JOIN wh_event_sequence n ON n.number = f.failed_number
   JOIN wh_event_store e ON e.stream_id = n.stream_id AND e.version = n.version

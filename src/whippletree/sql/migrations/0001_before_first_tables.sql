@@ -21,7 +21,7 @@ CREATE TYPE wh_work AS (
   headers json,
   correlation_id uuid,
   causation_id uuid,
-  created_at timestamptz,
+  created_at double precision,
   attempts integer,
   lease_token bigint,
   detail text
