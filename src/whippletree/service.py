@@ -49,7 +49,7 @@ class ServiceSettings:
     """How one instance runs. Times are seconds."""
 
     kinds: Collection[str] = KINDS
-    pool_size: int = 8
+    pool_size: int = 10
     grace: float = 30.0
     """How long begun work may take when the instance is asked to end."""
     maintenance_interval: float = 300

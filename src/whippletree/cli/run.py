@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("application", metavar="MODULE:APP")
 @click.option("--concurrency", type=click.IntRange(min=1), default=20, show_default=True, help="Receptors at once.")
 @click.option(
-    "--transactions", type=click.IntRange(min=1), default=4, show_default=True, help="Transactions open at once."
+    "--transactions", type=click.IntRange(min=1), default=6, show_default=True, help="Transactions open at once."
 )
 @click.option("--work", "kinds", multiple=True, help="A kind of work to do; may be given several times. Default: all.")
 @click.option(

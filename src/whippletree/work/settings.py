@@ -11,7 +11,7 @@ class ReceptorSettings:
 
     concurrency: int = 20
     """Receptors that run at once outside of a transaction."""
-    transactions: int = 4
+    transactions: int = 6
     """Transactions that are open at once; each takes a connection of the pool."""
     capacity: int = 4000
     """Messages of one queue in hand at most, claimed by halves. Slow receptors have fewer in hand, so that others can
