@@ -103,11 +103,11 @@ class VirtualInstance:
         return self.who.instance_id
 
     def runs(self) -> list[list[ClaimedMessage]]:
-        """What is in hand, by stream and lease, each in order."""
+        """What is in hand, by stream and lease, each in order; not as it came, which depends on where its rows lay."""
         runs: dict[tuple[str, UUID, int], list[ClaimedMessage]] = {}
         for message in self.hand.values():
             runs.setdefault((message.queue, message.stream_id, message.lease_token), []).append(message)
-        return list(runs.values())
+        return [run for _, run in sorted(runs.items())]
 
     async def call(self, report: WorkReport, as_of: datetime) -> Answer:
         """One call, during which what came with the last one is read."""
@@ -198,10 +198,12 @@ def named(message: ClaimedMessage) -> StreamName:
 
 
 def received(answer: Answer) -> list[Claimed]:
-    return [
+    """What came, by stream; the messages of each are in their order."""
+    claimed = [
         Claimed((row["queue"], row["stream_id"]), row["version"], row["message_id"], row["lease_token"])
         for row in answer.claimed
     ]
+    return sorted(claimed, key=lambda one: one.stream)
 
 
 def _failure(message_id: MessageId, rng: Random) -> MessageFailure:
