@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
+from collections import defaultdict
 from typing import Any
 from uuid import uuid4
 
@@ -12,12 +14,17 @@ import asyncpg
 from benchmarks.backlog import empty, fill
 from benchmarks.instance import LIMIT, drain_rate, instance
 from benchmarks.place import Run, connected, settle
-from benchmarks.table import Figure, median
+from benchmarks.table import Figure
 
 _BATCH = """
     SELECT claimed_outbox_messages FROM process_work_batch(p_instance_id => $1, p_service_name => 'benchmark',
       p_host_name => 'localhost', p_process_id => 1, p_outbox_limit => 500, p_outbox_completions => $2::text::jsonb)
 """
+
+_TARGETS = {
+    "drain, 1,000 streams, 2,000 messages at a time": 70_000,
+    "drain, one message per stream, 2,000 at a time": 15_000,
+}
 
 
 async def measure(run: Run) -> list[Figure]:
@@ -29,35 +36,18 @@ async def measure(run: Run) -> list[Figure]:
             await settle(connection)
             return await drain_rate(coordinator, limit=limit)
 
-        many = run.size(1_000, 20)
+        many, alone = (run.size(1_000, 20), run.size(200, 20)), (run.size(60_000, 300), None)
+        rates: dict[str, list[float]] = defaultdict(list)
+        # In turns, so that a disturbance falls on all of them.
+        for _ in range(run.repeat):
+            rates["drain, 1,000 streams, 500 messages at a time"].append(await rate(*many))
+            rates["drain, 1,000 streams, 2,000 messages at a time"].append(await rate(*many, 2_000))
+            rates["drain, one message per stream, 500 at a time"].append(await rate(*alone))
+            rates["drain, one message per stream, 2,000 at a time"].append(await rate(*alone, 2_000))
+            rates["drain, 1,000 streams, 500 messages at a time, in JSON"].append(await _in_json(run))
         return [
-            Figure(
-                name="drain, 1,000 streams, 500 messages at a time",
-                value=await median(run.repeat, lambda: rate(many, run.size(200, 20))),
-                unit="messages/s",
-            ),
-            Figure(
-                name="drain, 1,000 streams, 2,000 messages at a time",
-                value=await median(run.repeat, lambda: rate(many, run.size(200, 20), 2_000)),
-                unit="messages/s",
-                target=70_000,
-            ),
-            Figure(
-                name="drain, one message per stream, 500 at a time",
-                value=await median(run.repeat, lambda: rate(run.size(60_000, 300), None)),
-                unit="messages/s",
-            ),
-            Figure(
-                name="drain, one message per stream, 2,000 at a time",
-                value=await median(run.repeat, lambda: rate(run.size(60_000, 300), None, 2_000)),
-                unit="messages/s",
-                target=15_000,
-            ),
-            Figure(
-                name="drain, 1,000 streams, 500 messages at a time, in JSON",
-                value=await median(run.repeat, lambda: _in_json(run)),
-                unit="messages/s",
-            ),
+            Figure(name=name, value=statistics.median(measured), unit="messages/s", target=_TARGETS.get(name))
+            for name, measured in rates.items()
         ]
 
 

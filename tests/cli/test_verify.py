@@ -109,8 +109,8 @@ async def test_what_is_found_is_told_and_ends_with_1(whippletree: Command, db: a
         ("UPDATE wh_active_streams SET stream_hash = stream_hash + 1", "a stream has one partition"),
         (
             """UPDATE wh_active_streams SET instance_id = stream_id, lease_token = 1, leased_through = head_version + 1,
-                 lease_expiry = 'infinity' WHERE ready_at < 'infinity'""",
-            "a leased stream is not ready",
+                 lease_expiry = 'infinity', ready_at = 'infinity'""",
+            "a leased stream is not parked",
         ),
         ("UPDATE wh_active_streams SET lease_token = 1", "a lease is whole"),
         ("UPDATE wh_active_streams SET attempts = -1", "a lease is whole"),

@@ -36,6 +36,14 @@ async def test_an_expired_lease_is_anybodys_whoever_owns_the_partition(
     assert await bob.claims(as_of=T0 + minutes(6)) == [first]
 
 
+async def test_what_a_lease_ran_out_on_goes_before_what_came_later(given: Given, alice: Worker) -> None:
+    (first,) = await given.outbox()
+    await alice.claims()
+    (later,) = await given.outbox(stream=None, as_of=T0 + minutes(1))
+    for message in (first, later):
+        assert await alice.claims(as_of=T0 + minutes(6), limit=1) == [message]
+
+
 async def test_an_active_lease_is_nobody_elses(given: Given, alice: Worker, bob: Worker) -> None:
     await given.outbox()
     await alice.claims()

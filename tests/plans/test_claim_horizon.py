@@ -113,12 +113,20 @@ async def test_work_that_was_committed_late_is_claimed_all_the_same(
     assert await _worked(coordinator) == [early.message_id]
     await transaction.commit()
 
-    claimed: list[MessageId] = []
-    for _ in range(10_000):
-        claimed = await _worked(coordinator)
-        if claimed:
-            break
-    assert claimed == [late.message_id]
+    assert await _next_worked(coordinator) == [late.message_id]
+
+
+async def test_a_lease_that_ran_out_behind_the_horizon_is_found(
+    pool: asyncpg.Pool[asyncpg.Record], given: Given, db: asyncpg.Connection
+) -> None:
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="expired"))
+    now = datetime.now(UTC)
+    (old,) = await given.outbox(stream=new_message_id(), as_of=now - seconds(60))
+    assert len((await coordinator.process_work_batch(WorkReport(limits=OUTBOX))).claimed_outbox_messages) == 1
+    (new,) = await given.outbox(stream=new_message_id(), as_of=now)
+    assert await _worked(coordinator) == [new.message_id]
+    await db.execute("UPDATE wh_active_streams SET lease_expiry = clock_timestamp()")
+    assert await _next_worked(coordinator) == [old.message_id]
 
 
 async def test_a_claim_behind_its_horizon_does_not_read_what_an_old_snapshot_keeps(
@@ -195,6 +203,14 @@ async def _worked(coordinator: WorkCoordinator) -> list[MessageId]:
     claimed = [message.message_id for message in batch.claimed_outbox_messages]
     await coordinator.process_work_batch(WorkReport(outcomes=[MessageCompletion(id_) for id_ in claimed], limits={}))
     return claimed
+
+
+async def _next_worked(coordinator: WorkCoordinator) -> list[MessageId]:
+    """Claim and complete until something comes."""
+    for _ in range(10_000):
+        if claimed := await _worked(coordinator):
+            return claimed
+    return []
 
 
 async def _blocks_read(explained: Explained, coordinator: WorkCoordinator, since: datetime, as_of: datetime) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from uuid import uuid4
 
 import pytest
 
-from tests.plans.conftest import LIMIT, Backlog
+from tests.plans.conftest import LIMIT, PER_STREAM, STREAMS, Backlog, renew
 from tests.plans.explained import Plan
 from tests.scenario import T0
 
@@ -21,7 +22,8 @@ async def claim(request: pytest.FixtureRequest, backlog: Backlog) -> list[Plan]:
     """The plans of a claim; after many calls PostgreSQL uses a plan that does not know the arguments."""
     plans: list[Plan] = []
     for _ in range(request.param):
-        plans = await backlog.explained.plans(_CLAIM, backlog.instance_id, LIMIT, T0)
+        await renew(backlog.connection, backlog.instance_id)
+        plans = await _explain(backlog)
     return plans
 
 
@@ -52,12 +54,35 @@ async def test_a_claim_calls_no_function_to_know_whether_a_stream_is_ready(claim
     assert not [plan.statement for plan in claim if plan.asks]
 
 
+async def test_the_only_instance_looks_up_no_partition(claim: list[Plan], backlog: Backlog) -> None:
+    (scan,) = _pick(claim).steps(table="wh_partitions")
+    assert scan.facts["Actual Loops"] == 0
+    await backlog.connection.execute("SELECT record_heartbeat($1, 'plans', 'test', 1, '{}', false, $2)", uuid4(), T0)
+    await backlog.connection.execute("SELECT own_partitions($1, NULL, $2)", backlog.instance_id, T0)
+    (scan,) = _pick(await _explain(backlog)).steps(table="wh_partitions")
+    assert scan.facts["Actual Loops"] > 0
+
+
+async def test_a_claim_writes_no_index_of_streams(backlog: Backlog) -> None:
+    """Though it takes every stream of every page: each finds room in its page for its lease."""
+    async with backlog.connection.transaction():
+        await backlog.connection.execute(_CLAIM, backlog.instance_id, STREAMS * PER_STREAM, T0)
+        written = await backlog.connection.fetchrow(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'wh_active_streams'"
+        )
+    assert tuple(written or ()) == (STREAMS, STREAMS)
+
+
 async def test_no_step_of_a_claim_reads_more_than_it_takes(claim: list[Plan]) -> None:
     scans = [node for plan in claim for table in _BIG for node in plan.steps(table=table)]
     assert scans
     for scan in scans:
         assert scan.kind in ("Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable", "LockRows"), scan.facts
         assert scan.rows_read <= LIMIT + _AHEAD, scan.facts
+
+
+async def _explain(backlog: Backlog) -> list[Plan]:
+    return await backlog.explained.plans(_CLAIM, backlog.instance_id, LIMIT, T0)
 
 
 def _pick(plans: list[Plan]) -> Plan:

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from tests.conftest import Connect
+from tests.plans.conftest import renew
 from tests.plans.explained import Explained, Plan
 from tests.scenario import T0
 
@@ -58,6 +59,7 @@ async def test_a_claim_of_events_reads_no_more_than_it_takes(
     explained = await Explained.on(connection)
     plans: list[Plan] = []
     for _ in range(calls):
+        await renew(connection, instance)
         plans = await explained.plans(_CLAIM, instance, queue, LIMIT, RUN, T0)
     (pick,) = [plan for plan in plans if "candidate AS MATERIALIZED" in plan.statement]
     (lock,) = pick.steps("LockRows")

@@ -111,7 +111,7 @@ class Coordinator:
         ready = [
             (stream.ready_at, name)
             for name, stream in self.streams.items()
-            if name[0] == claim.queue and stream.ready_at <= self.now and self._may_take(claim.instance_id, stream)
+            if name[0] == claim.queue and self._is_ready(stream) and self._may_take(claim.instance_id, stream)
         ]
         groups = [[name for _, name in group] for _, group in groupby(sorted(ready), key=lambda one: one[0])]
         runs = {name: self._run(self.streams[name], claim.run_limit) for _, name in ready}
@@ -134,7 +134,6 @@ class Coordinator:
             if run:
                 stream = self.streams[name]
                 stream.lease = Lease(claim.instance_id, token, expiry, run[-1], stream.ready_at)
-                stream.ready_at = expiry
                 stream.attempts += 1
             else:
                 self._settle(name)
@@ -227,6 +226,9 @@ class Coordinator:
         later = None if parked else stream.ready_at
         scheduled = later if failed and stream.lease is None else message.scheduled_for
         return Visible(version, 9 if failed else 1, stream.attempts, stream.error, holder, expiry, scheduled, parked)
+
+    def _is_ready(self, stream: Stream) -> bool:
+        return stream.ready_at <= self.now and (stream.lease is None or stream.lease.expiry <= self.now)
 
     def _may_take(self, instance_id: UUID, stream: Stream) -> bool:
         """An expired lease is anybody's; everything else is the partition's owner's."""

@@ -136,13 +136,13 @@ MUTANTS = (
         ),
     ),
     _mutant("leases never expire", "is_open_to", "p_holder IS NOT NULL OR ", "p_holder IS NULL AND "),
-    _mutant("leases do not hold", "is_ready", "p_ready_at <= p_as_of", "p_ready_at IS NOT NULL"),
+    _mutant("leases do not hold", "is_ready", " AND NOT is_leased(p_lease_expiry, p_as_of)"),
     _mutant("an expired lease stays with the owner", "is_open_to", "p_holder IS NOT NULL OR "),
     _mutant(
-        "a renewal forgets when the stream is ready",
+        "a renewal forgets the lease",
         "renew_leases",
-        "p_lease_seconds),\n    ready_at = p_as_of + make_interval(secs => p_lease_seconds)",
-        "p_lease_seconds)",
+        "SET lease_expiry = p_as_of + make_interval(secs => p_lease_seconds),\n    ready_at",
+        "SET ready_at",
     ),
     _mutant("attempts are not counted at the claim", "lease_streams", "attempts = r.attempts, moved_at", "moved_at"),
     _mutant(

@@ -164,7 +164,7 @@ class Ledger:
             if new is not None and new.instance_id is not None and new.instance_id != step.claimer:
                 raise Violation(f"{_name(stream)}: leased to an instance that did not claim")
             return
-        ready = old.ready_at is not None and old.ready_at <= step.now
+        ready = old.ready_at is not None and max(old.ready_at, old.lease_expiry or old.ready_at) <= step.now
         reported = any(report.stream == stream and _is_current(report, old) for report in step.reports)
         orphaned = old.instance_id is not None and old.instance_id not in after.members
         if not (stream in step.operated or reported or orphaned or (ready and step.claimer is not None)):

@@ -71,7 +71,7 @@ KILLS = {
     "leases never expire": harness(orphaned, op.claim(ALICE), verdict="nobody can claim 2 messages"),
     "leases do not hold": harness(leased, op.claim(ALICE), verdict="got it while"),
     "an expired lease stays with the owner": harness(orphaned, op.claim(BOB, gets=(1,)), verdict="got versions ()"),
-    "a renewal forgets when the stream is ready": harness(leased, op.renew(ALICE), verdict="but ready at"),
+    "a renewal forgets the lease": harness(leased, op.renew(ALICE), verdict="but ready at"),
     "attempts are not counted at the claim": harness(leased, op.store(1), verdict="the attempt was not counted"),
     "a release deletes": harness(leased, op.release(ALICE), verdict="lost: pending to"),
     "eviction frees everybody's leases": harness(

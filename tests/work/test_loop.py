@@ -299,6 +299,19 @@ async def test_a_lease_is_renewed_while_the_work_is_in_hand(pool: Pool, db: asyn
     assert hands.gone == []
 
 
+async def test_what_stays_in_hand_is_soon_out_of_the_way_of_claims(pool: Pool, db: asyncpg.Connection) -> None:
+    await stored(db, 1)
+    hands = Hands(at_once=False)
+    async with Running(pool, hands, {}, lease_seconds=300)() as loop:
+        await until(lambda: len(hands.in_hand) == 1)
+        (run,) = loop.coordinator.held.runs()
+        # As if two seconds had passed.
+        asked = run.claimed_at = run.renewed_at = run.claimed_at - 2
+        loop._renewal_due = 0
+        await until(lambda: run.renewed_at > asked)
+        assert await db.fetchval("SELECT ready_at = lease_expiry FROM wh_active_streams")
+
+
 async def test_work_that_is_in_hand_for_too_long_is_given_up(pool: Pool, db: asyncpg.Connection) -> None:
     await stored(db, 1)
     hands = Hands(at_once=False)

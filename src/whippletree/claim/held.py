@@ -41,8 +41,7 @@ _COMPLETED, _PUBLISHED = MessageProcessingStatus.COMPLETED, MessageProcessingSta
 Work = ClaimedMessage | ReceptorWork | PerspectiveWork
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(msgspec.Struct, eq=False, gc=False):
     """The work of one stream under one lease, in order; what is at the front leaves first."""
 
     queue: str
@@ -114,7 +113,10 @@ class HeldWork:
                 and (outcome.status is _COMPLETED or outcome.status is _PUBLISHED)
                 and (run := self._runs[outcome.queue or "outbox"].get(id_))
             ):
-                finished[run].add(id_)
+                if len(run.messages) == 1:
+                    reports.completed[run] = run.messages[0].version
+                else:
+                    finished[run].add(id_)
                 continue
             if isinstance(outcome, MessageCompletion):
                 outcome = _ending(outcome)

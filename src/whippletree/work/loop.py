@@ -26,6 +26,8 @@ from whippletree.work.portions import Portions
 from whippletree.work.worker import Worker
 
 HELD_TOO_LONG = "held longer than any lease is renewed"
+_FIRST_RENEWAL = 2.0
+"""Seconds. Until then a stream in hand lies in the way of claims: see `docs/decisions/leases-in-place.md`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class LoopSettings:
     polling_interval: float = 1.0
     """How long an instance sleeps at most. Work that arrives wakes it, where it can listen."""
     longest_lease: float = 3600
-    """A lease is renewed at a third of its life until the work has been in hand for so long; then it runs out."""
+    """A lease is renewed, soon and then at a third of its life, until the work has been in hand for so long."""
     first_pause: float = 0.05
     """Before the second attempt to reach the database; doubled each time, and scattered."""
     longest_pause: float = 5.0
@@ -184,7 +186,7 @@ class WorkLoop:
         life = self.coordinator.settings.lease_seconds
         if now < self._renewal_due:
             return []
-        self._renewal_due = now + life / 12
+        self._renewal_due = now + min(life / 12, _FIRST_RENEWAL)
         runs = self.coordinator.held.runs()
         kept = [run for run in runs if now - run.claimed_at < self.settings.longest_lease]
         given_up = [run for run in set(runs).difference(kept) if now - run.renewed_at > life]
@@ -192,7 +194,8 @@ class WorkLoop:
             lost = [rejection for run in given_up for rejection in rejections_of(run.messages, "renew", HELD_TOO_LONG)]
             self.coordinator.held.forget(given_up)
             self._tell(lost)
-        return [run for run in kept if now - run.renewed_at >= life / 3]
+        first = min(life / 3, _FIRST_RENEWAL)
+        return [run for run in kept if now - run.renewed_at >= (life / 3 if run.renewed_at > run.claimed_at else first)]
 
     def _tell(self, rejections: Sequence[Rejection]) -> None:
         held = self.coordinator.held

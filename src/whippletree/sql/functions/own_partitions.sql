@@ -11,7 +11,7 @@ DECLARE
   v_members uuid[] := ARRAY(SELECT instance_id FROM wh_service_instances WHERE NOT draining ORDER BY instance_id);
   v_count integer := cardinality(v_members);
   v_share integer := array_position(v_members, p_instance_id) - 1;
-  v_membership uuid := md5(v_members::text)::uuid;
+  v_membership uuid := membership_of(v_members);
   v_settled_for uuid;
   v_busy integer[];
   v_reachable uuid[];

@@ -14,7 +14,7 @@ BEGIN
   WITH candidate AS MATERIALIZED (
     SELECT s.ctid AS row_id, s.stream_id, s.head_version, s.attempts
     FROM wh_active_streams s
-    WHERE s.queue = p_queue AND is_ready(s.ready_at, p_as_of) AND s.ready_at >= p_ready_since
+    WHERE s.queue = p_queue AND is_ready(s.ready_at, s.lease_expiry, p_as_of) AND s.ready_at >= p_ready_since
       AND is_open_to(p_owners, s.instance_id,
         (SELECT p.instance_id FROM wh_partitions p
           WHERE p.partition_number = partition_of(s.stream_hash, (SELECT partition_count FROM wh_settings WHERE only_row))))

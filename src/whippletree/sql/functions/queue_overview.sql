@@ -25,10 +25,11 @@ AS $$
       WHERE l.receptor_name = substr(s.queue, 10) AND l.stream_id = s.stream_id AND l.version > s.head_version) l
     WHERE s.queue LIKE 'receptor/%' GROUP BY s.queue
   ), stream AS (
-    SELECT s.queue, count(*) FILTER (WHERE s.instance_id IS NULL AND is_ready(s.ready_at, p_as_of)) AS ready,
+    SELECT s.queue, count(*) FILTER (WHERE s.instance_id IS NULL AND is_ready(s.ready_at, s.lease_expiry, p_as_of)) AS ready,
       count(*) FILTER (WHERE is_leased(s.lease_expiry, p_as_of)) AS leased,
       count(*) FILTER (WHERE s.instance_id IS NOT NULL AND NOT is_leased(s.lease_expiry, p_as_of)) AS orphaned,
-      count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, p_as_of) AND NOT is_parked(s.ready_at)) AS later,
+      count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, s.lease_expiry, p_as_of)
+        AND NOT is_parked(s.ready_at)) AS later,
       count(*) FILTER (WHERE is_parked(s.ready_at)) AS parked,
       count(*) FILTER (WHERE s.error IS NOT NULL) AS failing,
       count(*) FILTER (WHERE s.instance_id IS NULL AND p.instance_id IS NULL AND NOT is_parked(s.ready_at)) AS unowned

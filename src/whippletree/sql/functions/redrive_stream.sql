@@ -7,7 +7,8 @@ AS $$
 BEGIN
   UPDATE wh_active_streams s
   SET ready_at = p_as_of, attempts = 0, moved_at = p_as_of
-  WHERE s.queue = p_queue AND s.stream_id = p_stream_id AND s.instance_id IS NULL AND NOT is_ready(s.ready_at, p_as_of);
+  WHERE s.queue = p_queue AND s.stream_id = p_stream_id AND s.instance_id IS NULL
+    AND NOT is_ready(s.ready_at, s.lease_expiry, p_as_of);
   IF FOUND THEN
     PERFORM wake_waiting_instances();
     RETURN true;

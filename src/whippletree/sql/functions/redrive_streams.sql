@@ -12,7 +12,7 @@ DECLARE
 BEGIN
   WITH stopped AS MATERIALIZED (
     SELECT s.queue, s.stream_id FROM wh_active_streams s
-    WHERE NOT is_ready(s.ready_at, p_as_of) AND s.instance_id IS NULL AND s.error IS NOT NULL
+    WHERE NOT is_ready(s.ready_at, s.lease_expiry, p_as_of) AND s.instance_id IS NULL AND s.error IS NOT NULL
       AND (p_queue IS NULL OR s.queue = p_queue) AND (p_stream_id IS NULL OR s.stream_id = p_stream_id)
       AND (p_error IS NULL OR position(p_error IN s.error) > 0)
     ORDER BY s.queue, s.stream_id

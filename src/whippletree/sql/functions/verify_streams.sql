@@ -36,9 +36,9 @@ AS $$
     SELECT CASE s.queue WHEN 'outbox' THEN w.outbox_version WHEN 'inbox' THEN w.inbox_version ELSE w.event_version END AS counted
     FROM wh_streams w WHERE w.stream_id = s.stream_id) v ON s.head_version > v.counted
   UNION ALL
-  SELECT 'a leased stream is not ready', s.queue || ' ' || described_stream(s.stream_id),
-    format('it is leased until %s, but ready at %s', s.lease_expiry, s.ready_at)
-  FROM wh_active_streams s WHERE is_leased(s.lease_expiry, clock_timestamp()) AND s.ready_at < s.lease_expiry
+  SELECT 'a leased stream is not parked', s.queue || ' ' || described_stream(s.stream_id),
+    format('it is leased until %s, and parked', s.lease_expiry)
+  FROM wh_active_streams s WHERE is_leased(s.lease_expiry, clock_timestamp()) AND is_parked(s.ready_at)
   UNION ALL
   SELECT 'a lease is whole', s.queue || ' ' || described_stream(s.stream_id), 'its holder, token, end, versions or attempts do not fit'
   FROM wh_active_streams s WHERE num_nonnulls(s.instance_id, s.lease_expiry, s.lease_token, s.leased_through) NOT IN (0, 4)

@@ -17,9 +17,11 @@ BEGIN
   FROM wh_service_instances i
   WHERE works_queue(i.queues, p_queue) ORDER BY i.started_at LIMIT 5;
   RETURN QUERY SELECT why FROM nobody_works(p_queue, p_as_of) AS why WHERE why IS NOT NULL;
-  SELECT count(*) FILTER (WHERE is_ready(s.ready_at, p_as_of)) AS ready, min(s.ready_at) AS oldest,
+  SELECT count(*) FILTER (WHERE is_ready(s.ready_at, s.lease_expiry, p_as_of)) AS ready,
+    min(s.ready_at) FILTER (WHERE is_ready(s.ready_at, s.lease_expiry, p_as_of)) AS oldest,
     count(*) FILTER (WHERE is_leased(s.lease_expiry, p_as_of)) AS leased,
-    count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, p_as_of) AND NOT is_parked(s.ready_at)) AS later,
+    count(*) FILTER (WHERE s.instance_id IS NULL AND NOT is_ready(s.ready_at, s.lease_expiry, p_as_of)
+      AND NOT is_parked(s.ready_at)) AS later,
     count(*) FILTER (WHERE is_parked(s.ready_at)) AS parked
   INTO v_count FROM wh_active_streams s WHERE s.queue = p_queue;
   RETURN NEXT COALESCE('its streams: ' || NULLIF(concat_ws(', ',

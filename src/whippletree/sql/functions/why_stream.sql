@@ -21,7 +21,7 @@ BEGIN
   v_head := 'its head, version ' || v_first || ',';
   IF v_first IS NULL THEN
     RETURN NEXT 'nothing of it can be seen: whoever stores it has not committed, or has gone back';
-  ELSIF is_ready(v_stream.ready_at, p_as_of) AND is_ahead(v_due, p_as_of) IS NOT TRUE THEN
+  ELSIF is_ready(v_stream.ready_at, v_stream.lease_expiry, p_as_of) AND is_ahead(v_due, p_as_of) IS NOT TRUE THEN
     RETURN QUERY SELECT why_unclaimed(v_stream, v_first, p_as_of);
   ELSIF is_leased(v_stream.lease_expiry, p_as_of) THEN
     RETURN NEXT format('%s leased to %s; the lease ends in %s',

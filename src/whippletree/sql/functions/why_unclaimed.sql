@@ -11,7 +11,8 @@ DECLARE
     SELECT claimants(p_stream.queue, v_partition, p_stream.instance_id, p_as_of));
   v_nobody text := nobody_works(p_stream.queue, p_as_of);
 BEGIN
-  RETURN NEXT format('version %s has been ready for %s', p_version, spoken_time(p_as_of - p_stream.ready_at));
+  RETURN NEXT format('version %s has been ready for %s', p_version,
+    spoken_time(p_as_of - greatest(p_stream.ready_at, p_stream.lease_expiry)));
   IF p_stream.instance_id IS NOT NULL THEN
     RETURN NEXT format('its lease has ended, and any instance may take it; attempt %s was left to %s', p_stream.attempts,
       described_instance(p_stream.instance_id, p_as_of));
@@ -31,7 +32,8 @@ BEGIN
     RETURN QUERY SELECT 'it is for ' || described_instance(c, p_as_of) FROM unnest(v_claimants) c LIMIT 3;
     RETURN QUERY SELECT CASE WHEN count(*) = 1000 THEN 'at least ' ELSE '' END || spoken_count(count(*), 'stream')
       || ' became ready before it' FROM (SELECT FROM wh_active_streams s WHERE s.queue = p_stream.queue
-      AND is_ready(s.ready_at, p_as_of) AND s.ready_at < p_stream.ready_at LIMIT 1000) s HAVING count(*) > 0;
+      AND is_ready(s.ready_at, s.lease_expiry, p_as_of) AND s.ready_at < p_stream.ready_at LIMIT 1000) s
+    HAVING count(*) > 0;
   ELSIF NOT EXISTS (SELECT FROM wh_service_instances i
     WHERE works_queue(i.queues, p_stream.queue) AND NOT i.draining AND NOT is_gone(i, p_as_of)) THEN
     RETURN NEXT format('every instance that works %s is draining; start one with `whippletree run`', p_stream.queue);

@@ -86,7 +86,7 @@ CREATE TABLE wh_active_streams (
   queue text COLLATE "C" NOT NULL,
   error text,
   PRIMARY KEY (stream_id, queue)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 38, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at) WHERE ready_at < 'infinity';
 CREATE SEQUENCE wh_lease_tokens;
 CREATE TABLE wh_service_instances (

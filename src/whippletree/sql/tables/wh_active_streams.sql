@@ -2,7 +2,8 @@
 -- No CHECK, which PostgreSQL would parse for every message stored alone: only our functions write here, and `verify` looks.
 CREATE TABLE wh_active_streams (
   stream_id uuid NOT NULL,
-  -- now when work is waiting, the lease's expiry while leased, the retry time when the head failed, infinity when parked.
+  -- now when work is waiting, the retry time when the head failed, infinity when parked. A lease leaves it, its renewal sets
+  -- it to the lease's expiry.
   ready_at timestamptz NOT NULL,
   -- The last version that is finished. The next one is the head.
   head_version bigint NOT NULL,
@@ -24,7 +25,8 @@ CREATE TABLE wh_active_streams (
   -- Why the head failed last; NULL when it has not.
   error text,
   PRIMARY KEY (stream_id, queue)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+-- Every row of a page finds room beside it to be written once more with a lease, which is longer: no index is touched then.
+) WITH (fillfactor = 38, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Partial, so that only a claim can use it: to a planner that believes the table to be empty, because it was analyzed just
 -- when everything was done, reading the whole queue in it looks as cheap as finding a stream by its key.
 CREATE INDEX wh_active_streams_ready ON wh_active_streams (queue, ready_at) WHERE ready_at < 'infinity';
