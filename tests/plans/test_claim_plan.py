@@ -11,7 +11,7 @@ from tests.plans.conftest import LIMIT, PER_STREAM, STREAMS, Backlog, renew
 from tests.plans.explained import Plan
 from tests.scenario import T0
 
-_CLAIM = "SELECT * FROM claim_messages($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
+_CLAIM = "SELECT * FROM claim_work($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
 _BIG = ("wh_messages", "wh_active_streams", "wh_partitions")
 _AHEAD = 1
 """The sum of bytes before each message looks one message ahead."""

@@ -184,8 +184,8 @@ MUTANTS = (
     _mutant(
         "storing one only asks for the workers' row",
         "store_message",
-        "      IF FOUND THEN\n        RETURN v_version;\n      END IF;\n",
-        "      RETURN v_version;\n",
+        "    IF FOUND THEN\n      RETURN v_version;\n    END IF;\n",
+        "    RETURN v_version;\n",
     ),
     _mutant("streams locked as they come", "lock_streams", "\n      ORDER BY 1, 2"),
     _mutant("completions lock as they come", "hold_streams", '  ORDER BY r.queue COLLATE "C", r.stream_id\n'),

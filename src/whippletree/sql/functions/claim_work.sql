@@ -14,12 +14,15 @@ DECLARE
   v_claimed integer;
 BEGIN
   IF p_queue IN ('outbox', 'inbox') THEN
-    RETURN QUERY SELECT * FROM claim_messages(p_instance_id, p_queue, p_limit, p_lease_seconds, p_run_limit,
-      p_byte_limit, p_max_attempts, p_ready_since, p_as_of);
+    IF p_limit > 0 AND has_ready_streams(p_queue, p_ready_since, p_as_of) THEN
+      RETURN QUERY SELECT * FROM claim_messages(p_instance_id, p_queue, p_limit, p_lease_seconds, p_run_limit,
+        p_byte_limit, p_max_attempts, p_ready_since, p_as_of);
+    END IF;
     RETURN;
   END IF;
   FOR v_queue IN SELECT q FROM event_queues(p_queue) AS q ORDER BY q LIKE '%@%', random() LOOP
     EXIT WHEN v_left <= 0;
+    CONTINUE WHEN NOT has_ready_streams(v_queue, p_ready_since, p_as_of);
     RETURN QUERY SELECT * FROM claim_event_work(p_instance_id, v_queue,
       CASE WHEN v_queue LIKE '%@%' THEN (v_left + 1) / 2 ELSE v_left END, p_lease_seconds, p_run_limit,
       p_max_attempts, p_ready_since, p_as_of);

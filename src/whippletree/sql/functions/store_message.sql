@@ -40,19 +40,17 @@ BEGIN
   VALUES (p_queue, v_stream_id, v_version, p_message_id, p_message_type, p_topic, p_payload::json, p_headers::json,
     p_correlation_id, p_causation_id, p_scheduled_for, v_as_of);
 
-  LOOP
-    -- A new stream has no workers' row to ask for, unless the insertion below found one.
-    IF v_version > 1 OR NOT FOUND THEN
-      PERFORM FROM wh_active_streams s WHERE s.queue = p_queue AND s.stream_id = v_stream_id FOR KEY SHARE;
-      IF FOUND THEN
-        RETURN v_version;
-      END IF;
+  -- A new stream has no workers' row to ask for.
+  IF v_version > 1 THEN
+    PERFORM FROM wh_active_streams s WHERE s.queue = p_queue AND s.stream_id = v_stream_id FOR KEY SHARE;
+    IF FOUND THEN
+      RETURN v_version;
     END IF;
-    INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
-    VALUES (p_queue, v_stream_id, stream_hash(v_stream_id), greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of)
-    ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-  END LOOP;
+  END IF;
+  -- Nobody else can make this row now: the writers' row, or a message without a stream, is ours. To look for a conflict
+  -- would cost as much as the checks.
+  INSERT INTO wh_active_streams (queue, stream_id, stream_hash, ready_at, head_version, moved_at)
+  VALUES (p_queue, v_stream_id, stream_hash(v_stream_id), greatest(v_as_of, p_scheduled_for), v_version - 1, v_as_of);
   -- Asked here too, because the call would cost more than the answer.
   PERFORM FROM wh_service_instances WHERE waiting;
   IF FOUND THEN
