@@ -129,6 +129,26 @@ async def test_a_message_scheduled_for_later_holds_its_stream_and_goes_when_it_i
     assert await alice.claims(as_of=T0 + seconds(60)) == [as_claimed(later), as_claimed(behind)]
 
 
+async def test_what_is_scheduled_for_later_takes_no_room_of_a_claim(alice: Worker) -> None:
+    now = outgoing()
+    await stores(alice, now, *(outgoing(scheduled_for=T0 + minutes(1)) for _ in range(3)))
+    another = outgoing(stream="another")
+    await stores(alice, another)
+    assert await alice.claims(limit=2) == [as_claimed(now), as_claimed(another)]
+
+
+async def test_a_message_out_of_attempts_is_parked_though_one_behind_it_is_scheduled_for_later(
+    join: Callable[..., Worker], db: asyncpg.Connection
+) -> None:
+    victim = join("victim", max_attempts=1)
+    spent = outgoing()
+    await stores(victim, spent, outgoing(), outgoing(scheduled_for=T0 + minutes(60)))
+    await victim.claims()
+    assert await join("alice", max_attempts=1).claims(as_of=T0 + minutes(11)) == []
+    parked = await db.fetch("SELECT message_id FROM wh_outbox WHERE parked")
+    assert [row["message_id"] for row in parked] == [spent.message_id]
+
+
 async def test_a_scheduled_head_waits_without_being_tried(alice: Worker, db: asyncpg.Connection) -> None:
     message = outgoing(scheduled_for=T0 + minutes(1))
     await stores(alice, message)

@@ -30,20 +30,21 @@ BEGIN
       sum(m.bytes) OVER (ROWS UNBOUNDED PRECEDING) - m.bytes AS bytes_before
     FROM candidate c
     LEFT JOIN LATERAL (
-      SELECT n.version, octet_length(n.payload::text) AS bytes
+      SELECT n.version, octet_length(n.payload::text) AS bytes, n.scheduled_for
       FROM wh_messages n
       WHERE n.queue = p_queue AND n.stream_id = c.stream_id AND n.version > c.head_version
-        -- A message that is not due yet holds back what follows it.
-        AND n.version < COALESCE((
-          SELECT min(u.version) FROM wh_messages u
-          WHERE u.queue = p_queue AND u.stream_id = c.stream_id AND u.version > c.head_version
-            AND is_ahead(u.scheduled_for, p_as_of)), 9223372036854775807)
       ORDER BY n.version
       LIMIT run_length(c.attempts, p_run_limit, p_max_attempts)
-    ) m ON true
+    ) m ON is_ahead(m.scheduled_for, p_as_of) IS NOT TRUE
     LIMIT p_limit
   )
-  SELECT r.row_id, r.stream_id, r.head_version, r.attempts, max(r.version), r.ready_at
+  SELECT r.row_id, r.stream_id, r.head_version, r.attempts,
+    -- A message that is not due yet holds back what follows it.
+    CASE WHEN max(r.version) > r.head_version + count(r.version) THEN (
+      SELECT NULLIF(min(u.version) - 1, r.head_version) FROM wh_messages u
+      WHERE u.queue = p_queue AND u.stream_id = r.stream_id AND u.version > r.head_version
+        AND is_ahead(u.scheduled_for, p_as_of)) ELSE max(r.version) END,
+    r.ready_at
   FROM run r
   WHERE r.bytes_before IS NULL OR r.bytes_before < p_byte_limit
   GROUP BY r.row_id, r.stream_id, r.head_version, r.attempts, r.ready_at;

@@ -70,7 +70,6 @@ CREATE TABLE wh_messages (
   PRIMARY KEY (stream_id, queue, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue) WHERE version > 0;
-CREATE INDEX wh_messages_scheduled ON wh_messages (stream_id, queue, version) WHERE scheduled_for IS NOT NULL;
 CREATE TABLE wh_active_streams (
   stream_id uuid NOT NULL,
   ready_at timestamptz NOT NULL,

@@ -25,5 +25,3 @@ CREATE TABLE wh_messages (
 -- Partial, though it holds every message, so that only a search for an id, which says version > 0, can use it: see
 -- wh_active_streams_ready.
 CREATE UNIQUE INDEX wh_messages_message_id ON wh_messages (message_id, queue) WHERE version > 0;
--- Finds the first message of a stream that is not due without reading the others.
-CREATE INDEX wh_messages_scheduled ON wh_messages (stream_id, queue, version) WHERE scheduled_for IS NOT NULL;
