@@ -166,7 +166,7 @@ MUTANTS = (
     _mutant(
         "eviction leaves the leases",
         "free_instances",
-        "SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)",
+        "SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, s.lease_expiry, p_as_of)",
         "SET error = s.error",
     ),
     # Locks.

@@ -14,12 +14,18 @@ _FIRST = int(os.environ.get("WHIPPLETREE_SEED", "0"))
 """The first seed. Every run of the tests takes the same ones, unless it is told otherwise."""
 _SCHEDULES = 125
 _TESTS = 16
+_FOUND = (704_835,)
+"""Seeds that found a fault once."""
 
 
 @pytest.mark.parametrize("part", range(_TESTS))
 async def test_every_schedule_keeps_order_and_drains(dsn: Dsn, part: int) -> None:
     first = _FIRST + part * _SCHEDULES
     assert await simulate(dsn, range(first, first + _SCHEDULES)) > 20 * _SCHEDULES
+
+
+async def test_a_schedule_that_found_a_fault_finds_none(dsn: Dsn) -> None:
+    await simulate(dsn, _FOUND)
 
 
 async def test_a_seed_makes_the_same_schedule_wherever_it_runs(dsn: Dsn, server: str) -> None:

@@ -14,7 +14,7 @@ AS $$
     FOR NO KEY UPDATE SKIP LOCKED
   ), freed AS (
     UPDATE wh_active_streams s
-    SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, p_as_of)
+    SET lease_expiry = least(s.lease_expiry, p_as_of), ready_at = least(s.ready_since, s.lease_expiry, p_as_of)
     FROM orphan o
     WHERE s.stream_id = ANY (ARRAY[o.stream_id]) AND s.queue = o.queue
     RETURNING s.stream_id
