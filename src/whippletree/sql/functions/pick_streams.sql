@@ -39,7 +39,7 @@ BEGIN
     LIMIT p_limit
   )
   SELECT r.row_id, r.stream_id, r.head_version, r.attempts,
-    -- A message that is not due yet holds back what follows it.
+    -- A message that is not due yet holds back what follows it. Versions are dense: where one is left out, it shows.
     CASE WHEN max(r.version) > r.head_version + count(r.version) THEN (
       SELECT NULLIF(min(u.version) - 1, r.head_version) FROM wh_messages u
       WHERE u.queue = p_queue AND u.stream_id = r.stream_id AND u.version > r.head_version
