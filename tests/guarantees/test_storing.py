@@ -129,12 +129,16 @@ async def test_a_message_scheduled_for_later_holds_its_stream_and_goes_when_it_i
     assert await alice.claims(as_of=T0 + seconds(60)) == [as_claimed(later), as_claimed(behind)]
 
 
-async def test_what_is_scheduled_for_later_takes_no_room_of_a_claim(alice: Worker) -> None:
-    now = outgoing()
-    await stores(alice, now, *(outgoing(scheduled_for=T0 + minutes(1)) for _ in range(3)))
-    another = outgoing(stream="another")
-    await stores(alice, another)
-    assert await alice.claims(limit=2) == [as_claimed(now), as_claimed(another)]
+async def test_what_is_scheduled_for_later_and_what_follows_it_take_no_room_of_a_claim(alice: Worker) -> None:
+    now, later = outgoing(), outgoing(scheduled_for=T0 + minutes(1))
+    await stores(alice, now, later, *(outgoing() for _ in range(3)))
+    one, two = outgoing(stream="another"), outgoing(stream="and another")
+    await stores(alice, one)
+    (first, second) = await alice.claims(limit=2)
+    assert [first, second] == [as_claimed(now), as_claimed(one)]
+    await alice.reports(completion(first))
+    await stores(alice, two)
+    assert await alice.claims(limit=2) == [as_claimed(two)]
 
 
 async def test_a_message_out_of_attempts_is_parked_though_one_behind_it_is_scheduled_for_later(

@@ -47,11 +47,11 @@ class Node:
 
     @property
     def rows_read(self) -> float:
-        """How many rows the step looked at, in all its turns. Before version 18 the rows of a turn are told rounded: it
-        may be half a row less in each."""
+        """How many rows the step looked at, in all its turns. The rows of a turn are told rounded, to hundredths,
+        before version 18 to whole ones: it may be half of that less in each."""
         removed = sum(count for name, count in self.facts.items() if name.startswith("Rows Removed"))
         rows, turns = self.facts["Actual Rows"], self.facts["Actual Loops"]
-        rounded = 0.5 if turns > 1 and isinstance(rows, int) else 0
+        rounded = 0 if turns == 1 else 0.5 if isinstance(rows, int) else 0.005
         return float((max(rows - rounded, 0) + removed) * turns)
 
     def below(self) -> Iterator[Node]:

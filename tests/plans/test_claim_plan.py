@@ -13,8 +13,8 @@ from tests.scenario import T0
 
 _CLAIM = "SELECT * FROM claim_work($1, 'outbox', $2, 300, 100, 16777216, 10, '-infinity', $3)"
 _BIG = ("wh_messages", "wh_active_streams", "wh_partitions")
-_AHEAD = 1
-"""The sum of bytes before each message looks one message ahead."""
+_AHEAD = 2
+"""What is told of the messages before each one, in its stream and in all, looks one message ahead."""
 
 
 @pytest.fixture(params=[1, 12], ids=["first call", "after many calls"])
@@ -42,11 +42,10 @@ async def test_a_claim_locks_streams_as_it_reads_the_ready_index_and_stops_at_it
 
 async def test_a_claim_reads_the_messages_of_a_stream_from_its_head_on(claim: list[Plan]) -> None:
     scans = _pick(claim).steps(table="wh_messages")
-    # One for what is next, one for the first that is not due, if there is one.
     assert {scan.index for scan in scans} == {"wh_messages_pkey"}
     for scan in scans:
         # Before version 17 a plan does not name what it hands down two levels.
-        assert re.search(r"version > ([cr]\.head_version|\$\d)", scan.condition)
+        assert re.search(r"version > (c\.head_version|\$\d)", scan.condition)
     assert sum(scan.rows_read for scan in scans) <= LIMIT + _AHEAD
 
 

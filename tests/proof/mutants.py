@@ -114,14 +114,14 @@ MUTANTS = (
     _mutant(
         "a message that is not due holds nobody back",
         "pick_streams",
-        "ON is_ahead(m.scheduled_for, p_as_of) IS NOT TRUE",
+        "ON m.held IS NOT TRUE",
         "ON true",
     ),
     _mutant(
         "a message that is not due is passed over",
         "pick_streams",
-        "CASE WHEN max(r.version) > r.head_version + count(r.version)",
-        "CASE WHEN false",
+        " OVER (ROWS UNBOUNDED PRECEDING) AS held",
+        " OVER (PARTITION BY n.version) AS held",
     ),
     _mutant("a suspect does not go alone", "run_length", "p_max_attempts THEN 1 ELSE", "p_max_attempts THEN 100 ELSE"),
     # Leases.

@@ -30,21 +30,19 @@ BEGIN
       sum(m.bytes) OVER (ROWS UNBOUNDED PRECEDING) - m.bytes AS bytes_before
     FROM candidate c
     LEFT JOIN LATERAL (
-      SELECT n.version, octet_length(n.payload::text) AS bytes, n.scheduled_for
-      FROM wh_messages n
-      WHERE n.queue = p_queue AND n.stream_id = c.stream_id AND n.version > c.head_version
-      ORDER BY n.version
-      LIMIT run_length(c.attempts, p_run_limit, p_max_attempts)
-    ) m ON is_ahead(m.scheduled_for, p_as_of) IS NOT TRUE
+      SELECT n.version, n.bytes,
+        bool_or(is_ahead(n.scheduled_for, p_as_of)) OVER (ROWS UNBOUNDED PRECEDING) AS held
+      FROM (
+        SELECT n.version, octet_length(n.payload::text) AS bytes, n.scheduled_for
+        FROM wh_messages n
+        WHERE n.queue = p_queue AND n.stream_id = c.stream_id AND n.version > c.head_version
+        ORDER BY n.version
+        LIMIT run_length(c.attempts, p_run_limit, p_max_attempts)
+      ) n
+    ) m ON m.held IS NOT TRUE -- A message that is not due yet holds back what follows it.
     LIMIT p_limit
   )
-  SELECT r.row_id, r.stream_id, r.head_version, r.attempts,
-    -- A message that is not due yet holds back what follows it. Versions are dense: where one is left out, it shows.
-    CASE WHEN max(r.version) > r.head_version + count(r.version) THEN (
-      SELECT NULLIF(min(u.version) - 1, r.head_version) FROM wh_messages u
-      WHERE u.queue = p_queue AND u.stream_id = r.stream_id AND u.version > r.head_version
-        AND is_ahead(u.scheduled_for, p_as_of)) ELSE max(r.version) END,
-    r.ready_at
+  SELECT r.row_id, r.stream_id, r.head_version, r.attempts, max(r.version), r.ready_at
   FROM run r
   WHERE r.bytes_before IS NULL OR r.bytes_before < p_byte_limit
   GROUP BY r.row_id, r.stream_id, r.head_version, r.attempts, r.ready_at;
