@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TypeAlias
-from uuid import uuid4
 
 import asyncpg
 
@@ -37,8 +36,8 @@ async def test_others_claim_where_the_owner_does_not_work_the_queue(pool: Pool, 
         await receiver.process_work_batch(inbox_only, as_of=T0)
     assert len(alice.partitions) == len((await receiver.process_work_batch(inbox_only, as_of=T0)).assigned_partitions)
 
-    outgoing = [message for _ in range(20) for message in await given.outbox(stream=uuid4())]
-    incoming = [message for _ in range(20) for message in await given.inbox(stream=uuid4())]
+    outgoing = [(await given.outbox(stream=f"stream {number}"))[0] for number in range(20)]
+    incoming = [(await given.inbox(stream=f"stream {number}"))[0] for number in range(20)]
     assert set(await alice.claims()) == set(outgoing)
     await alice.reports(*map(completion, outgoing))
 

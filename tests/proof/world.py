@@ -68,15 +68,7 @@ class World:
         self.now = T0
         self.received = uuid4()
         # Bob's id is the smaller one, so that his share are the even partitions.
-        candidates = [uuid4() for _ in range(24)]
-        self.streams = tuple(
-            row[0]
-            for row in await self.db.fetch(
-                "SELECT s FROM unnest($1::uuid[]) s WHERE partition_of(stream_hash(s), $2) % 2 = 0 ORDER BY s LIMIT 2",
-                candidates,
-                PARTITIONS,
-            )
-        )
+        self.streams = tuple(sorted(row[0] for row in await self.db.fetch(_TWO_STREAMS, PARTITIONS)))
         await self._state(self)
         self.now = max(self.now, T0 + seconds(10))
 
@@ -200,6 +192,11 @@ _LEFT = """
 SELECT (SELECT count(*) FROM wh_messages WHERE queue = 'outbox') AS messages,
   (SELECT count(*) FROM wh_active_streams WHERE queue = 'outbox') AS streams,
   (SELECT count(*) FROM wh_partitions WHERE instance_id IS NULL OR instance_id <> ALL ($1)) AS partitions
+"""
+
+_TWO_STREAMS = """
+SELECT s FROM (SELECT gen_random_uuid() AS s FROM generate_series(1, 1000) OFFSET 0) candidates
+WHERE partition_of(stream_hash(s), $1) % 2 = 0 LIMIT 2
 """
 
 _RESET = """
