@@ -116,12 +116,32 @@ async def test_a_busy_system_sends_none(coordinator: WorkCoordinator, db: asyncp
     assert (await coordinator.process_work_batch(ASKING)).empty
     await store_outbox([message() for _ in range(5)], on=db)
     assert await ear.heard() == [""]
-    assert not (await coordinator.process_work_batch(ASKING)).empty
+    batch = await coordinator.process_work_batch(ASKING)
+    await store_outbox([message()], on=db)
+    assert await ear.heard() == [""]
     for _ in range(5):
+        # It asks each time, and gets work with each report, so it does not wait.
+        outcomes = [MessageCompletion(message.message_id) for message in batch.claimed_outbox_messages]
+        batch = await coordinator.process_work_batch(WorkReport(outcomes=outcomes, wait=True))
+        assert not batch.empty
         await store_outbox([message()], on=db)
-        # It asks each time, and gets work each time, so it does not wait.
-        assert not (await coordinator.process_work_batch(ASKING)).empty
     assert await ear.heard() == []
+
+
+async def test_who_was_just_woken_is_told_what_is_committed_after_it_found_no_more(
+    coordinator: WorkCoordinator, db: asyncpg.Connection, connect: Connect, ear: Ear
+) -> None:
+    storer = await connect()
+    assert (await coordinator.process_work_batch(ASKING)).empty
+    await store_outbox([message()], on=db)
+    (claimed,) = (await coordinator.process_work_batch(ASKING)).claimed_outbox_messages
+    assert await ear.heard() == [""]
+    async with storer.transaction():
+        await store_outbox([message()], on=storer)
+        report = WorkReport(outcomes=[MessageCompletion(claimed.message_id)], wait=True)
+        assert (await coordinator.process_work_batch(report)).empty
+        assert (await coordinator.process_work_batch(ASKING)).empty
+    assert await ear.heard() == [""]
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -338,7 +338,8 @@ async def test_what_arrives_wakes_an_instance_that_sleeps(pool: Pool, dsn: Dsn, 
     hands = Hands()
     coordinator = WorkCoordinator(pool, ServiceInstance(service_name="sleeper"))
     async with InstanceSession(dsn, coordinator) as session:
-        loop = WorkLoop(coordinator, [hands], LoopSettings(polling_interval=600), wake=session.wake)
+        pace = LoopSettings(polling_interval=600, first_sleep=600)
+        loop = WorkLoop(coordinator, [hands], pace, wake=session.wake)
         running = asyncio.create_task(loop.run())
         for number in range(1, 4):
             async with asyncio.timeout(30):
@@ -349,6 +350,24 @@ async def test_what_arrives_wakes_an_instance_that_sleeps(pool: Pool, dsn: Dsn, 
         loop.stop()
         await asyncio.wait_for(running, 30)
     assert await left(db) == 0
+
+
+async def test_what_nobody_was_told_of_is_found_after_about_as_long_as_its_transaction_took(
+    pool: Pool, dsn: Dsn, db: asyncpg.Connection
+) -> None:
+    hands = Hands()
+    coordinator = WorkCoordinator(pool, ServiceInstance(service_name="sleeper"))
+    async with InstanceSession(dsn, coordinator) as session:
+        loop = WorkLoop(coordinator, [hands], LoopSettings(polling_interval=600), wake=session.wake)
+        async with db.transaction():
+            # Nobody waits yet.
+            await stored(db, 1)
+            running = asyncio.create_task(loop.run())
+            await until(lambda: loop.turns >= 4)
+        await until(lambda: len(hands.taken) == 1)
+        assert session.wake.notifications == 0
+        loop.stop()
+        await asyncio.wait_for(running, 30)
 
 
 async def test_an_error_of_the_program_ends_the_loop(pool: Pool) -> None:

@@ -2,7 +2,9 @@
 
 A notification is a hint to poll; losing one costs a timeout at most. Storers notify only instances that wait, so an
 instance goes to sleep in three steps. It polls, asking to be woken. It polls once more, because a storer that looked
-just before the first poll was committed has not seen it waiting. Only then it waits.
+just before the first poll was committed has not seen it waiting. Only then it waits. With the first work that it gets
+it still counts as waiting, until it reports and gets more. What was stored while it did not wait, and is committed
+later, wakes nobody: so its first waits are short.
 """
 
 from __future__ import annotations

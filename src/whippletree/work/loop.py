@@ -36,6 +36,9 @@ class LoopSettings:
 
     polling_interval: float = 1.0
     """How long an instance sleeps at most. Work that arrives wakes it, where it can listen."""
+    first_sleep: float = 0.02
+    """How long it sleeps after it had work; doubled each time it finds none. What was stored while it was busy, and is
+    committed now, wakes nobody: so it is found after about as long as its transaction took."""
     longest_lease: float = 3600
     """A lease is renewed, soon and then at a third of its life, until the work has been in hand for so long."""
     first_pause: float = 0.05
@@ -77,7 +80,7 @@ class WorkLoop:
         self._unread: Answer | None = None
         self._coming: Mapping[str, int] = {}
         self._pause = self.settings.first_pause
-        self._renewal_due = 0.0
+        self._nap = self._renewal_due = 0.0
         if wake is not None:
             wake.on_wake = self._stir.set
 
@@ -94,8 +97,11 @@ class WorkLoop:
             answer = await self._turn()
             if answer is None or self._unread:
                 continue
-            if self._asleep if not answer.claimed else not self._room():
+            if not self._room():
                 await self._sleep(self.settings.polling_interval)
+            elif self._asleep:
+                self._nap = min(max(2 * self._nap, self.settings.first_sleep), self.settings.polling_interval)
+                await self._sleep(self._nap)
             else:
                 # What came begins, and may end, before the next call.
                 await asyncio.sleep(0)
@@ -162,6 +168,8 @@ class WorkLoop:
         empty = not answer.claimed
         self._asleep = empty and (self._asked or not report.wait)
         self._asked = empty and report.wait
+        if not empty:
+            self._nap = 0.0
         return answer
 
     def _hand_out(self) -> None:

@@ -26,6 +26,8 @@ SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_as_of timestamptz;
+  v_reports boolean := cardinality(p_completed_streams) + cardinality(p_failed_streams) + cardinality(p_released_streams)
+    + cardinality(p_renewed_streams) IS DISTINCT FROM 0;
   v_idle boolean := p_wait;
   v_own record;
 BEGIN
@@ -37,9 +39,7 @@ BEGIN
   IF p_new_outbox_messages || p_new_inbox_messages IS DISTINCT FROM '[]' THEN
     RETURN QUERY SELECT * FROM store_all_new_messages(p_new_outbox_messages, p_new_inbox_messages, p_as_of);
   END IF;
-  IF cardinality(p_completed_streams) + cardinality(p_failed_streams) + cardinality(p_released_streams)
-    + cardinality(p_renewed_streams) IS DISTINCT FROM 0
-  THEN
+  IF v_reports THEN
     RETURN QUERY SELECT * FROM report_work(p_instance_id,
       p_completed_queues, p_completed_streams, p_completed_tokens, p_completed_through,
       p_failed_queues, p_failed_streams, p_failed_tokens, p_failed_versions, p_failed_errors, p_failed_retry_seconds,
@@ -59,7 +59,8 @@ BEGIN
     RETURN QUERY SELECT * FROM claim_work(p_instance_id, p_claim_queues[v_turn], p_claim_limits[v_turn],
       p_lease_seconds, p_run_limit, p_byte_limit, p_max_attempts,
       scan_since(v_own.partitions_version, p_partitions_version, p_ready_since), v_as_of);
-    v_idle := v_idle AND NOT FOUND;
+    -- Whoever was just woken waits on: what is stored meanwhile may be committed after it has found no more.
+    v_idle := v_idle AND (NOT FOUND OR v_own.waiting AND NOT v_reports);
     RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;
   IF v_own.waiting <> v_idle THEN
