@@ -32,15 +32,17 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _share(run: Run, what: str, passed: int, *, alone: bool) -> Figure:
-    rounds = run.size(passed // ROUND, 1)
+    measured = 3 * run.repeat
+    # A round is short, and one of a few may be anything: the middle one of those measured begins when so many passed.
+    first = run.size(passed // ROUND - measured // 2, 1)
     shares = []
     async with AsyncExitStack() as stack:
         free = await stack.enter_async_context(_place(run))
         held = await stack.enter_async_context(_place(run))
         await stack.enter_async_context(_snapshot(held.dsn))
-        for number in range(rounds + run.repeat):
+        for number in range(first + measured):
             times = await _drained((free, held), run.size(ROUND, STREAMS), alone=alone)
-            if number >= rounds:
+            if number >= first:
                 shares.append(100 * times[0] / times[1])
     return Figure(
         name=f"drain under an open snapshot after {what}", value=statistics.median(shares), unit="%", target=90
