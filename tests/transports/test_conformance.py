@@ -219,7 +219,7 @@ async def test_an_id_that_comes_with_another_body_is_kept_where_an_operator_sees
 async def test_a_relay_that_is_stopped_gives_back_what_it_has_not_published(
     bus: Bus, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection
 ) -> None:
-    async with relaying(pool, bus.transport) as relay, bus.outage():
+    async with bus.outage(), relaying(pool, bus.transport) as relay:
         await send(db, *(order() for _ in range(10)))
         await until(lambda: relay.outage.ongoing)
     rows = await db.fetch("SELECT attempts, instance_id FROM wh_outbox")
