@@ -15,7 +15,7 @@ from whippletree.claim.coordinator import WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession
 from whippletree.claim.wake import WakeListener
-from whippletree.message.envelope import OutboxMessage
+from whippletree.message.envelope import OutboxMessage, Queue
 from whippletree.message.event import NewEvent
 from whippletree.message.outcome import MessageCompletion
 from whippletree.settings import Dsn
@@ -126,6 +126,23 @@ async def test_a_busy_system_sends_none(coordinator: WorkCoordinator, db: asyncp
         assert not batch.empty
         await store_outbox([message()], on=db)
     assert await ear.heard() == []
+
+
+async def test_who_drains_or_does_not_work_the_queue_is_not_woken(
+    coordinator: WorkCoordinator, pool: asyncpg.Pool[asyncpg.Record], db: asyncpg.Connection, ear: Ear
+) -> None:
+    receiver = WorkCoordinator(pool, ServiceInstance(service_name="receiver"))
+    assert (await receiver.process_work_batch(WorkReport(wait=True, limits={Queue.INBOX: 10}))).empty
+    assert (await coordinator.process_work_batch(ASKING)).empty
+    await db.execute("SELECT drain_instance($1)", coordinator.instance.instance_id)
+    # He is told at once that he drains, and polls.
+    assert await ear.heard() == [""]
+    assert (await coordinator.process_work_batch(ASKING)).empty
+    await store_outbox([message()], on=db)
+    await store_outbox([message(), message()], on=db)
+    assert await ear.heard() == []
+    await db.execute("SELECT drain_instance($1, false)", coordinator.instance.instance_id)
+    assert await ear.heard() == [""]
 
 
 async def test_who_was_just_woken_is_told_what_is_committed_after_it_found_no_more(

@@ -272,6 +272,38 @@ async def test_the_same_in_json(store: EventStore, db: asyncpg.Connection) -> No
     assert await db.fetchval("SELECT status FROM wh_receptor_processing") == "Completed"
 
 
+async def test_in_json_an_event_is_not_completed_by_a_later_one(store: EventStore, db: asyncpg.Connection) -> None:
+    identity = "p_instance_id => $1, p_service_name => 'json', p_host_name => 'host', p_process_id => 1, p_as_of => $2"
+    me = UUID("11111111-1111-4111-8111-111111111111")
+    await store.append(S, [event("OrderShipped") for _ in range(4)])
+    claimed = await db.fetchval(f"SELECT claimed_receptor_work FROM process_work_batch({identity})", me, T0)
+    ok, bad, after, again = ({"event_id": work["event_id"], "receptor_name": "mail"} for work in json.loads(claimed))
+    rejected = await db.fetchval(
+        f"""SELECT rejected FROM process_work_batch({identity}, p_flags => '{{skip_claim}}',
+          p_receptor_completions => $3, p_receptor_failures => $4)""",
+        *(me, T0, json.dumps([again, ok, after]), json.dumps([bad])),
+    )
+    reason = "out of order: an earlier event of its stream is not finished"
+    assert sorted((one["place"], one["reason"]) for one in json.loads(rejected)) == [(1, reason), (3, reason)]
+    states = await db.fetch("SELECT status FROM wh_receptor_processing ORDER BY version")
+    assert [row["status"] for row in states] == ["Completed", "Failed", "Pending", "Pending"]
+
+
+async def test_calls_of_one_instance_do_not_wait_for_each_others_events(
+    store: EventStore, connect: Connect, db: asyncpg.Connection
+) -> None:
+    """Else two that take the perspectives in opposite orders would wait in a circle."""
+    call = """SELECT jsonb_array_length(claimed_perspective_work)
+      FROM process_work_batch($1, 'json', 'host', 1, p_as_of => $2)"""
+    me, one = UUID("11111111-1111-4111-8111-111111111111"), await connect()
+    await db.execute(call, me, T0)
+    await store.append(S, [event("OrderPlaced")])
+    async with one.transaction(), asyncio.timeout(30):
+        await one.execute("SELECT pg_advisory_xact_lock(lock_key($1))", f"claim:{SUMMARY}:{me}")
+        assert await db.fetchval(call, me, T0) == 1
+    assert await db.fetchval(call, me, T0) == 1
+
+
 async def test_who_asks_what_it_holds_is_told_though_it_holds_nothing(
     store: EventStore, alice: WorkCoordinator, db: asyncpg.Connection
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import asyncpg
 import pytest
 
+from tests.conftest import Connect
 from tests.guarantees.ownership import PARTITIONS
 from tests.guarantees.storing import outgoing, refused, stores
 from tests.scenario import (
@@ -26,6 +28,7 @@ from tests.scenario import (
     renewal,
     seconds,
 )
+from tests.waiting import until_somebody_waits
 from whippletree.message.ids import new_instance_id
 from whippletree.settings import Dsn
 
@@ -165,6 +168,23 @@ async def test_an_evicted_instance_learns_it_on_its_next_call_and_nothing_change
         await stores(alice, outgoing(), as_of=T0 + minutes(11))
     assert await _everything(db) == before
     assert await db.fetchval("SELECT count(*) FROM wh_service_instances") == 1
+
+
+async def test_an_instance_that_is_evicted_in_the_middle_of_its_claim_gets_nothing(
+    given: Given, alice: Worker, bob: Worker, db: asyncpg.Connection, connect: Connect
+) -> None:
+    (first,) = await given.outbox()
+    await alice.claims()
+    await alice.polls(as_of=T0 + minutes(6))
+    holdup = await connect()
+    async with holdup.transaction():
+        await holdup.execute("SELECT pg_advisory_xact_lock(lock_key($1))", f"claim:outbox:{alice.instance_id}")
+        claim = asyncio.create_task(alice.claims(as_of=T0 + minutes(6)))
+        await until_somebody_waits(db)
+        await bob.polls(as_of=T0 + minutes(17))
+    with refused("WH001"):
+        await claim
+    assert await bob.claims(as_of=T0 + minutes(17)) == [first]
 
 
 async def test_an_evicted_instance_joins_again_under_a_new_id(given: Given, join: Callable[..., Worker]) -> None:

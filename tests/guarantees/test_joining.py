@@ -168,6 +168,26 @@ async def test_enough_capped_instances_own_everything(
     await require_balance(db, workers)
 
 
+async def test_two_polls_settle_the_partitions_also_when_all_poll_at_once(
+    join: Callable[..., Worker], db: asyncpg.Connection
+) -> None:
+    workers: list[Worker] = []
+    for step, size in enumerate((1, 2, 5, 3, 5)):
+        as_of = T0 + seconds(10 * step)
+        workers = await _resize(workers, size, join, db, as_of)
+        for worker in workers:
+            # Who comes is known to the others after this.
+            await db.execute(
+                "SELECT record_heartbeat($1, $2, 'test', 1, '{}', false, $3)",
+                worker.instance_id,
+                worker.instance.service_name,
+                as_of,
+            )
+        for _ in range(2):
+            await asyncio.gather(*(worker.polls(as_of=as_of) for worker in workers))
+        await require_balance(db, workers)
+
+
 async def test_another_partition_count_takes_every_pending_message_along(
     given: Given, alice: Worker, bob: Worker, db: asyncpg.Connection
 ) -> None:

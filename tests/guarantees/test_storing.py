@@ -141,6 +141,15 @@ async def test_what_is_scheduled_for_later_and_what_follows_it_take_no_room_of_a
     assert await alice.claims(limit=2) == [as_claimed(two)]
 
 
+async def test_streams_whose_heads_came_to_be_scheduled_for_later_take_no_room_of_a_claim(alice: Worker) -> None:
+    for stream in map(str, range(10)):
+        await stores(alice, outgoing(stream=stream), outgoing(stream=stream, scheduled_for=T0 + minutes(1)))
+    await alice.reports(*map(completion, await alice.claims(limit=10)))
+    one = outgoing(stream="another")
+    await stores(alice, one)
+    assert await alice.claims(limit=2) == [as_claimed(one)]
+
+
 async def test_a_message_out_of_attempts_is_parked_though_one_behind_it_is_scheduled_for_later(
     join: Callable[..., Worker], db: asyncpg.Connection
 ) -> None:

@@ -62,6 +62,13 @@ async def test_the_only_instance_looks_up_no_partition(claim: list[Plan], backlo
     assert scan.facts["Actual Loops"] > 0
 
 
+async def test_an_instance_that_has_nothing_to_hand_over_reads_no_stream_for_its_partitions(backlog: Backlog) -> None:
+    """One with a limit is never settled, and looks at every poll."""
+    plans = await backlog.explained.plans("SELECT own_partitions($1, 100, $2)", backlog.instance_id, T0)
+    assert [node for plan in plans for node in plan.steps(table="wh_partitions")]
+    assert not [node for plan in plans for node in plan.steps(table="wh_active_streams")]
+
+
 async def test_a_claim_writes_no_index_of_streams(backlog: Backlog) -> None:
     """Though it takes every stream of every page: each finds room in its page for its lease."""
     async with backlog.connection.transaction():

@@ -120,6 +120,9 @@ def remove_dead_instances(by: UUID) -> Operation:
 
 def own_partitions(who: UUID) -> Operation:
     async def call(connection: asyncpg.Connection, world: World, known: Known) -> Sequence[Effect]:
+        # Taken before we look: what the other hands over while we wait for it is not robbed.
+        if not await connection.fetchval("SELECT lock_membership()"):
+            return []
         owners = await _owners(connection)
         busy = await connection.fetchval(_BUSY, who, world.now)
         await connection.execute("SELECT own_partitions($1, NULL, $2)", who, world.now)

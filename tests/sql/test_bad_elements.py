@@ -91,6 +91,14 @@ async def test_an_id_that_is_of_a_stream_and_of_a_message_is_refused_alone(
     assert await db.fetchval("SELECT count(*) FROM wh_messages WHERE message_id = $1", good["message_id"]) == 1
 
 
+async def test_two_elements_without_an_id_are_told_the_same(caller: Caller) -> None:
+    answer = await caller.calls(new_outbox_messages=[element(message_id=None), None, element(message_id=None)])
+    said = [reason for _, reason in reasons(answer)]
+    assert [said[0], said[2]] == [said[0]] * 2
+    assert "message_id is missing" in said[0]
+    assert "not a JSON object" in said[1]
+
+
 async def test_what_only_looks_bad_is_stored(caller: Caller, db: asyncpg.Connection) -> None:
     good = [
         element(payload='{"escaped backslash": "\\\\u0000"}'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -9,8 +10,10 @@ import subprocess
 import asyncpg
 import pytest
 
+from tests.conftest import Connect
 from tests.scenario import T0, minutes, seconds
 from tests.sql.caller import Caller, element, ids, reasons, status
+from tests.waiting import until_somebody_waits
 from whippletree.message.ids import new_instance_id
 from whippletree.settings import Dsn
 from whippletree.store.embedded_binaries import find_binaries, known_places
@@ -186,6 +189,26 @@ async def test_a_failure_before_its_predecessors_are_finished_is_refused(caller:
     answer = await caller.calls(outbox_failures=[status(second["message_id"], 8, error="boom")])
     assert [place for place, _ in reasons(answer)] == [1]
     assert "an earlier message of its stream is not finished" in answer["rejected"][0]["reason"]
+
+
+async def test_a_release_counts_though_a_later_failure_of_its_stream_is_refused(caller: Caller) -> None:
+    first, second = element(), element()
+    await caller.calls(new_outbox_messages=[first, second])
+    answer = await caller.calls(
+        outbox_completions=[status(first["message_id"], 0)], outbox_failures=[status(second["message_id"], 8)]
+    )
+    assert [(one["verb"], one["place"]) for one in answer["rejected"]] == [("fail", 1)]
+    assert [m["message_id"] for m in answer["claimed_outbox_messages"]] == ids(first, second)
+
+
+async def test_two_first_calls_of_an_instance_are_both_taken(caller: Caller, connect: Connect) -> None:
+    early, late = Caller(db=await connect()), Caller(db=await connect())
+    late.instance_id = early.instance_id
+    async with early.db.transaction():
+        await early.calls()
+        second = asyncio.create_task(late.calls())
+        await until_somebody_waits(caller.db)
+    assert len((await second)["assigned_partitions"]) == 64
 
 
 async def test_the_stack_trace_is_kept_below_the_error_and_both_within_limits(

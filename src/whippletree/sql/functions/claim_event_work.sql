@@ -17,18 +17,25 @@ DECLARE
   v_attempts integer[];
   v_barren uuid[];
 BEGIN
-  PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
-  SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL)
-  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren
-  FROM pick_event_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_max_attempts, p_ready_since, p_as_of) s;
-  IF v_barren IS NOT NULL THEN
-    PERFORM settle_barren_streams(p_queue, v_barren, p_max_attempts, p_as_of);
+  -- Not waited for: the queues of a kind come in any order, and what another call of the instance claims now is its own.
+  IF NOT pg_try_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id)) THEN
+    RETURN;
   END IF;
+  -- As in claim_messages.
+  FOR v_turn IN 1 .. 100 LOOP
+    SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.stream_id) FILTER (WHERE s.through IS NULL)
+    INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren
+    FROM pick_event_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_max_attempts,
+      p_ready_since, p_as_of) s;
+    EXIT WHEN v_barren IS NULL;
+    PERFORM settle_barren_streams(p_queue, v_barren, p_max_attempts, p_as_of);
+    EXIT WHEN v_stream_ids IS NOT NULL;
+  END LOOP;
   IF v_stream_ids IS NULL THEN
     RETURN;
   END IF;

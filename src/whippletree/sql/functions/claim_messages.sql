@@ -23,18 +23,21 @@ DECLARE
 BEGIN
   -- One claim of an instance at a time: resume_claims then knows that it sees the last one.
   PERFORM pg_advisory_xact_lock(lock_key('claim:' || p_queue || ':' || p_instance_id));
-  SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
-    array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), next_scan(min(s.ready_at), p_as_of)
-  INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_next_scan
-  FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts,
-    p_ready_since, p_as_of) s;
-  IF v_barren IS NOT NULL THEN
+  -- Streams with nothing to hand out are settled and take no room: what is behind them is looked for in another turn.
+  FOR v_turn IN 1 .. 100 LOOP
+    SELECT array_agg(s.row_id) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.stream_id) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.head_version) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.through) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.attempts + 1) FILTER (WHERE s.through IS NOT NULL),
+      array_agg(s.stream_id) FILTER (WHERE s.through IS NULL), next_scan(min(s.ready_at), p_as_of)
+    INTO v_rows, v_stream_ids, v_heads, v_through, v_attempts, v_barren, v_next_scan
+    FROM pick_streams(owners_served(p_instance_id, p_queue), p_queue, p_limit, p_run_limit, p_byte_limit, p_max_attempts,
+      p_ready_since, p_as_of) s;
+    EXIT WHEN v_barren IS NULL;
     PERFORM settle_barren_streams(p_queue, v_barren, p_max_attempts, p_as_of);
-  END IF;
+    EXIT WHEN v_stream_ids IS NOT NULL;
+  END LOOP;
   IF v_stream_ids IS NULL THEN
     RETURN;
   END IF;

@@ -7,9 +7,10 @@ AS $$
 BEGIN
   -- Before its row: whoever is settling partitions wants both.
   PERFORM pg_advisory_xact_lock(lock_key('membership'));
-  UPDATE wh_service_instances SET draining = p_draining, settled_for = NULL WHERE instance_id = p_instance_id;
+  UPDATE wh_service_instances SET draining = p_draining, settled_for = NULL, waiting = false
+  WHERE instance_id = p_instance_id;
   IF FOUND THEN
-    PERFORM wake_waiting_instances();
+    PERFORM pg_notify(wake_channel(), '');
     RETURN true;
   END IF;
   RETURN false;

@@ -13,14 +13,14 @@ DECLARE
   v_share integer := array_position(v_members, p_instance_id) - 1;
   v_membership uuid := membership_of(v_members);
   v_settled_for uuid;
-  v_busy integer[];
+  v_busy integer[] := '{}';
   v_reachable uuid[];
   v_room integer;
 BEGIN
   IF v_share IS NULL
     OR p_max_partitions IS NULL
       AND v_membership = (SELECT settled_for FROM wh_service_instances WHERE instance_id = p_instance_id)
-    OR NOT pg_try_advisory_xact_lock(lock_key('membership')) THEN
+    OR NOT lock_membership() THEN
     RETURN;
   END IF;
   -- Whoever joined before we had the lock may own partitions already, and is not to be robbed: the next poll knows him.
@@ -28,9 +28,12 @@ BEGIN
     RETURN;
   END IF;
 
-  v_busy := ARRAY(
-    SELECT DISTINCT partition_of(s.stream_hash, k.partition_count) FROM wh_active_streams s, wh_settings k
-    WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
+  -- Reads all streams, so only where it matters.
+  IF EXISTS (SELECT FROM wh_partitions p WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share) THEN
+    v_busy := ARRAY(
+      SELECT DISTINCT partition_of(s.stream_hash, k.partition_count) FROM wh_active_streams s, wh_settings k
+      WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
+  END IF;
   -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time. Only those are
   -- locked for whom there is something: to lock a row is to write, and keeps its instance from its own heartbeat.
   v_reachable := ARRAY(SELECT i.instance_id FROM wh_service_instances i WHERE i.instance_id IN (

@@ -1,5 +1,5 @@
 -- Hands reports on single messages to process_work, which takes them by stream: a stream is completed up to its last
--- finished message, a failure gives back the rest of its run, and releases of what has failed already say nothing new.
+-- finished message, a failure gives back the rest of its run, and releases of what follows it say nothing new.
 CREATE OR REPLACE FUNCTION process_reports(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb,
   p_new_outbox_messages jsonb, p_new_inbox_messages jsonb, p_reports wh_report[], p_flags text[],
@@ -26,7 +26,7 @@ AS $$
     SELECT array_agg(r.queue) AS queues, array_agg(r.stream_id) AS streams, array_agg(r.lease_token) AS tokens,
       array_agg(r.version) AS versions FROM report r
     WHERE r.verb = 'release' AND NOT EXISTS (SELECT FROM report f
-      WHERE f.verb = 'fail' AND f.queue = r.queue AND f.stream_id = r.stream_id)
+      WHERE f.verb = 'fail' AND f.queue = r.queue AND f.stream_id = r.stream_id AND f.version <= r.version)
   ), renewed AS (
     SELECT array_agg(queue) AS queues, array_agg(stream_id) AS streams, array_agg(lease_token) AS tokens
     FROM report WHERE verb = 'renew'

@@ -5,9 +5,9 @@
 --   1. writers' rows (wh_streams), message ids of the inbox, workers' rows FOR KEY SHARE: store, each sorted by key
 --   2. workers' rows FOR NO KEY UPDATE, sorted by key: report_work
 --   3. the removal of drained streams upgrades rows of step 2, and only with SKIP LOCKED
---   4. the instance's own row; other instances, partitions and orphans under one try-lock, with SKIP LOCKED
+--   4. the instance's own row; other instances, partitions and orphans under one lock, with SKIP LOCKED
 --   5. claims, with SKIP LOCKED
--- Nothing waits after step 2, and storers, who wait for step 3 only, come before it.
+-- Nothing waits after step 2, but for a moment for the lock of step 4, and storers, who wait for step 3 only, come before it.
 CREATE OR REPLACE FUNCTION process_work(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb,
   p_session_locked boolean, p_new_outbox_messages jsonb, p_new_inbox_messages jsonb,
@@ -29,6 +29,7 @@ DECLARE
   v_reports boolean := cardinality(p_completed_streams) + cardinality(p_failed_streams) + cardinality(p_released_streams)
     + cardinality(p_renewed_streams) IS DISTINCT FROM 0;
   v_idle boolean := p_wait;
+  v_claimed boolean := false;
   v_own record;
 BEGIN
   PERFORM require_read_committed();
@@ -61,8 +62,15 @@ BEGIN
       scan_since(v_own.partitions_version, p_partitions_version, p_ready_since), v_as_of);
     -- Whoever was just woken waits on: what is stored meanwhile may be committed after it has found no more.
     v_idle := v_idle AND (NOT FOUND OR v_own.waiting AND NOT v_reports);
+    v_claimed := v_claimed OR FOUND;
     RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;
+  IF v_claimed THEN
+    -- Who was evicted while the call waited would lease what nobody frees before the lease ends.
+    PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
+  END IF;
+  -- One that drains could not take what it would be woken for.
+  v_idle := v_idle AND NOT v_own.draining;
   IF v_own.waiting <> v_idle THEN
     PERFORM record_waiting(p_instance_id, v_idle);
   END IF;

@@ -25,6 +25,12 @@ BEGIN
       WHEN e.stream_id <> r.stream_id THEN 'the event is of another stream'
       WHEN s.instance_id IS DISTINCT FROM p_instance_id OR r.token <> s.lease_token OR e.version > s.leased_through
         THEN 'lease lost'
+      -- Not checked for perspectives, whose checkpoint says how far they are. See read_reports.
+      WHEN p_kind = 'receptor' AND p_verb = 'complete' AND (
+        SELECT count(*) FROM wh_receptor_log l WHERE l.receptor_name = substr(r.queue, 10) AND l.stream_id = e.stream_id
+          AND l.version > s.head_version AND l.version <= e.version) <> dense_rank() OVER (PARTITION BY r.queue, e.stream_id,
+          COALESCE(r.stream_id, e.stream_id), COALESCE(r.token, s.lease_token), r.e ->> 'status' ORDER BY e.version)
+        THEN 'out of order: an earlier event of its stream is not finished'
     END
   FROM (
     SELECT n.place, n.e, p_kind || '/' || (n.e ->> (p_kind || '_name')) AS queue,

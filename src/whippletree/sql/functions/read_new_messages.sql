@@ -31,7 +31,7 @@ BEGIN
         THEN 'message_id is the id of a stream; give every message an id of its own'
       WHEN EXISTS (SELECT FROM wh_messages m WHERE m.queue = p_queue AND m.stream_id = r.stream_id AND m.version = 1
         AND m.message_id = r.stream_id OFFSET 0) THEN 'stream_id is the id of a message that waits; give the stream another'
-      WHEN row_number() OVER (PARTITION BY r.message_id ORDER BY r.place) > 1 AND p_queue = 'outbox'
+      WHEN row_number() OVER (PARTITION BY r.message_id ORDER BY r.place) > 1 AND r.message_id IS NOT NULL AND p_queue = 'outbox'
         THEN 'message_id stands twice in this batch'
       ELSE COALESCE(
         envelope_fault(r.stream_key, r.topic, r.headers, r.scheduled_for, s.max_payload_bytes),

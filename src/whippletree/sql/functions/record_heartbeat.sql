@@ -20,7 +20,11 @@ BEGIN
       (instance_id, service_name, host_name, process_id, metadata, started_at, last_heartbeat_at, session_locked,
        queues)
     VALUES (p_instance_id, p_service_name, p_host_name, p_process_id, COALESCE(p_metadata, '{}'), p_as_of, p_as_of,
-      p_session_locked, p_queues);
+      p_session_locked, p_queues)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
+    END IF;
   ELSIF p_as_of NOT BETWEEN v_last AND v_last + interval '1 second' OR v_session_locked <> p_session_locked
     OR NOT p_queues <@ v_queues THEN
     IF v_last > p_as_of + interval '1 minute' THEN

@@ -54,7 +54,7 @@ BEGIN
   -- Asked here too, because the call would cost more than the answer.
   PERFORM FROM wh_service_instances WHERE waiting;
   IF FOUND THEN
-    PERFORM wake_waiting_instances();
+    PERFORM wake_waiting_instances(p_queue);
   END IF;
   RETURN v_version;
 END;

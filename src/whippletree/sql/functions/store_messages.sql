@@ -37,7 +37,7 @@ BEGIN
     ORDER BY stream_id, m.version
   ) f;
   IF activate_streams(p_queue, v_stream_ids, v_head_versions, v_ready_at, v_as_of) THEN
-    PERFORM wake_waiting_instances();
+    PERFORM wake_waiting_instances(p_queue);
   END IF;
   RETURN v_versions;
 END;
