@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakSet
 
 import asyncpg
 
@@ -124,24 +125,18 @@ class Service:
         async with AsyncExitStack() as stack:
             dsn = await stack.enter_async_context(serving(self.app.settings))
             await prepare(dsn, self.app.settings)
-            name = {"application_name": self._session_name}
-            pool = await stack.enter_async_context(open_pool(dsn, size=self.settings.pool_size, server_settings=name))
+            name, wires = {"application_name": self._session_name}, WeakSet[asyncpg.Connection]()
+            opening = open_pool(dsn, size=self.settings.pool_size, server_settings=name, opened=wires.add)
+            pool = await stack.enter_async_context(opening)
             stack.enter_context(self.app.using(pool, self._counters))
             await self._register(pool)
-            coordinator = WorkCoordinator(
-                pool, self.instance, self._coordinator_settings(), schema=self.app.settings.schema
-            )
-            direct = self.app.settings.direct_dsn or dsn
-            self._keeper = LeaseKeeper(
-                direct,
-                coordinator,
-                longest_lease=self.settings.loop.longest_lease,
-                schema=self.app.settings.schema,
-            )
+            schema, direct = self.app.settings.schema, self.app.settings.direct_dsn or dsn
+            coordinator = WorkCoordinator(pool, self.instance, self._coordinator_settings(), schema=schema)
+            longest = self.settings.loop.longest_lease
+            self._keeper = LeaseKeeper(direct, coordinator, longest_lease=longest, schema=schema)
             stack.enter_context(self._keeper)
-            session = await stack.enter_async_context(
-                InstanceSession(direct, coordinator, schema=self.app.settings.schema)
-            )
+            session = InstanceSession(direct, coordinator, schema=schema, beside=wires)
+            await stack.enter_async_context(session)
             await self._look(dsn)
             workers = self._workers(coordinator, pool)
             if self.app.outside is not None and {"outbox", "receive"} & set(self.settings.kinds):

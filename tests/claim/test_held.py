@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,9 +19,13 @@ from whippletree.message.ids import EventId, MessageId, StreamId
 from whippletree.message.outcome import (
     MessageCompletion,
     MessageFailure,
+    MessageRelease,
+    Outcome,
     PerspectiveCheckpointCompletion,
+    PerspectiveCheckpointFailure,
     PerspectiveProcessingStatus,
     ReceptorProcessingCompletion,
+    ReceptorProcessingFailure,
     ReceptorProcessingStatus,
 )
 from whippletree.message.outcome import MessageProcessingStatus as Status
@@ -62,12 +69,23 @@ def test_a_run_ends_at_its_first_failure() -> None:
 def test_nothing_is_finished_without_a_status_that_ends_it() -> None:
     held = HeldWork()
     held.add([message(1), message(2)])
-    for status in (Status.STORED, Status.FAILED, Status.PUBLISHED | Status.FAILED):
-        with pytest.raises(InvalidSetting, match=f"status {status.value} of {message(1).message_id} ends nothing"):
-            held.resolve([MessageCompletion(message(1).message_id, status)], ())
+    wrong: list[Any] = [Status.STORED, Status.FAILED, Status.PUBLISHED | Status.FAILED, 99, "Published", None]
+    for status in wrong:
+        reports = held.resolve([MessageCompletion(message(1).message_id, status)], ())
+        (rejection,) = reports.rejected
+        assert (reports.completed, rejection.message_id, rejection.verb) == ({}, message(1).message_id, "complete")
+        assert rejection.reason.startswith(f"status {status} ends nothing: use MessageProcessingStatus.PUBLISHED")
     for status in (Status.PUBLISHED, Status.COMPLETED, Status.STORED | Status.PUBLISHED):
         reports = held.resolve([MessageCompletion(message(1).message_id, status)], ())
         assert list(reports.completed.values()) == [1]
+
+
+@pytest.mark.parametrize("report", [MessageCompletion, MessageRelease, lambda id_: MessageFailure(id_, "boom")])
+def test_an_id_that_is_none_is_told_from_a_lost_lease(report: Callable[[Any], Outcome]) -> None:
+    held = HeldWork()
+    held.add([message(1)])
+    reports = held.resolve([report(str(message(1).message_id))], ())
+    assert [rejection.reason for rejection in reports.rejected] == ["its id is of type str; give a uuid.UUID"]
 
 
 def test_status_0_among_completions_releases() -> None:
@@ -82,6 +100,32 @@ def test_only_a_completed_receptor_or_perspective_is_completed() -> None:
         ReceptorProcessingCompletion(EventId(UUID(int=1)), "mail", ReceptorProcessingStatus.FAILED)
     with pytest.raises(InvalidSetting, match="status Pending is not that of a completion"):
         PerspectiveCheckpointCompletion(StreamId(S), "summary", 1, PerspectiveProcessingStatus.PENDING)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"error": None}, "error is of type NoneType; give a text"),
+        ({"error": ValueError("x")}, "error is of type ValueError; give a text"),
+        ({"status": 99}, "status 99 is not that of a failure"),
+        ({"status": "Failed"}, "status Failed is not that of a failure"),
+        ({"status": Status.COMPLETED}, "status 4 is not that of a failure; leave it out, or report a completion"),
+        ({"verdict": "explode"}, "verdict is 'explode'; give retry, park, postpone"),
+        ({"verdict": "Retry"}, "verdict is 'Retry'; give retry, park, postpone"),
+        ({"retry_seconds": "5"}, "retry_seconds is '5', which is no time to wait"),
+        ({"retry_seconds": timedelta(seconds=5)}, "retry_seconds is .*, which is no time to wait"),
+    ],
+)
+def test_a_failure_that_cannot_be_recorded_is_refused_when_it_is_made(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{words}"):
+        MessageFailure(message(1).message_id, **{"error": "boom", **wrong})
+
+
+def test_only_a_failed_receptor_or_perspective_has_failed() -> None:
+    with pytest.raises(InvalidSetting, match="status Completed is not that of a failure"):
+        ReceptorProcessingFailure(EventId(UUID(int=1)), "mail", "boom", ReceptorProcessingStatus.COMPLETED)
+    with pytest.raises(InvalidSetting, match="status Completed is not that of a failure"):
+        PerspectiveCheckpointFailure(StreamId(S), "summary", "boom", PerspectiveProcessingStatus.COMPLETED)
 
 
 def test_the_stack_trace_is_kept_below_the_error() -> None:

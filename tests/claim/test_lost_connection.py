@@ -15,13 +15,14 @@ from tests.conftest import Connect
 from tests.scenario import Given, S
 from tests.waiting import how_many_wait, until_somebody_waits
 from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
-from whippletree.claim.coordinator import WorkCoordinator
+from whippletree.claim.coordinator import CoordinatorSettings, WorkCoordinator
 from whippletree.claim.instance import ServiceInstance
 from whippletree.errors import StoreUnavailable
 from whippletree.message.envelope import ClaimedMessage, InboxMessage, OutboxMessage, Queue
 from whippletree.message.ids import MessageId
 from whippletree.message.outcome import MessageCompletion, MessageFailure
 from whippletree.settings import Dsn
+from whippletree.store.database import open_pool
 from whippletree.store.outbox import store_outbox
 
 BEFORE = Cut(0)
@@ -293,3 +294,26 @@ async def insisted(line: Line, report: WorkReport) -> WorkBatch:
             return await line.hands_in(report)
         except StoreUnavailable:
             continue
+
+
+async def test_a_call_whose_answer_never_comes_is_given_up_and_found_out(dsn: Dsn, db: asyncpg.Connection) -> None:
+    """A network that swallows everything and says nothing."""
+    await store_outbox([message(), message()], on=db)
+    first, second = await pending(db)
+    async with wire(dsn) as (own, address), open_pool(address, size=1) as connections:
+        hurried = CoordinatorSettings(lease_seconds=1)
+        coordinator = WorkCoordinator(connections, ServiceInstance(service_name="alice"), hurried)
+        (one, two) = (await coordinator.process_work_batch(WorkReport())).claimed_outbox_messages
+        own.freeze()
+        report = WorkReport(outcomes=done(one), flags=WorkBatchFlags.SKIP_CLAIM)
+        with pytest.raises(StoreUnavailable, match="the connection was lost"):
+            await coordinator.process_work_batch(report)
+        assert not (await coordinator.process_work_batch(report)).rejected
+    assert (one.message_id, two.message_id) == (first, second)
+    assert await pending(db) == [second]
+
+
+async def test_a_pool_whose_connections_have_fallen_silent_is_closed(dsn: Dsn) -> None:
+    async with asyncio.timeout(30), wire(dsn) as (own, address), open_pool(address) as connections:
+        await connections.execute("SELECT 1")
+        own.freeze()

@@ -19,6 +19,7 @@ from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.session import InstanceSession, SessionSettings
 from whippletree.errors import InstanceEvicted, StoreUnavailable
 from whippletree.settings import Dsn
+from whippletree.store.database import open_pool
 
 AT_ONCE = SessionSettings(probe_every=0.02, probe_timeout=10, first_pause=0.001, longest_pause=0.01)
 
@@ -124,6 +125,18 @@ async def test_a_connection_that_falls_silent_is_given_up_and_its_lock_taken_ove
             # The server had not noticed that its client was gone.
             assert await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", first) == 0
     assert "the connection does not answer (TimeoutError)" in caplog.text
+
+
+async def test_with_a_connection_that_falls_silent_those_beside_it_are_given_up(dsn: Dsn, named: Named) -> None:
+    wires: set[asyncpg.Connection] = set()
+    async with wire(dsn) as (line, address), open_pool(address, opened=wires.add) as pool:
+        await pool.execute("SELECT 1")
+        settings = SessionSettings(probe_every=0.02, probe_timeout=0.3, first_pause=0.001)
+        async with InstanceSession(address, named("alice"), settings, beside=wires):
+            line.freeze()
+            with pytest.raises(asyncpg.PostgresConnectionError):
+                await pool.execute("SELECT 1")
+            await pool.execute("SELECT 1")
 
 
 async def test_it_keeps_trying_while_there_is_no_server(dsn: Dsn, named: Named, db: asyncpg.Connection) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+import uuid_utils
 
 from whippletree.errors import InvalidMessage
 from whippletree.message.codec import Payload, encode
@@ -15,6 +16,7 @@ from whippletree.message.ids import MessageId, new_message_id
 
 ZEROS = UUID(int=0)
 TYPE_RULE = "must be 1 to 200 letters, digits, or any of _ . + / : -"
+NO_TIME = datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))
 NO_STREAM = "leave it out for a message without order"
 
 
@@ -31,7 +33,10 @@ NO_STREAM = "leave it out for a message without order"
         ({"topic": None}, "topic is of type NoneType; give a text"),
         ({"stream": "\ud800"}, "stream contains a lone surrogate, which is not a character"),
         ({"message_id": ZEROS}, "message_id is all zeros; give every message an id of its own"),
-        ({"message_id": "abc"}, "message_id is a str, not a UUID"),
+        ({"message_id": "abc"}, "message_id is of type str; give a uuid.UUID"),
+        ({"message_id": uuid_utils.uuid7()}, "message_id is of type uuid_utils.UUID; give a uuid.UUID"),
+        ({"correlation_id": str(ZEROS)}, "correlation_id is of type str; give a uuid.UUID"),
+        ({"causation_id": 5}, "causation_id is of type int; give a uuid.UUID"),
         ({"message_type": ""}, f"message_type '' {TYPE_RULE}"),
         ({"message_type": "Order Placed"}, f"message_type 'Order Placed' {TYPE_RULE}"),
         ({"message_type": "OrderPlaced\n"}, f"message_type 'OrderPlaced\\n' {TYPE_RULE}"),
@@ -43,6 +48,9 @@ NO_STREAM = "leave it out for a message without order"
             {"scheduled_for": datetime(2040, 1, 1)},
             "scheduled_for has no time zone; use datetime.now(timezone.utc) and the like",
         ),
+        ({"scheduled_for": "2040-01-01T00:00:00Z"}, "scheduled_for is of type str; give a datetime"),
+        ({"scheduled_for": date(2040, 1, 1)}, "scheduled_for is of type datetime.date; give a datetime"),
+        ({"scheduled_for": NO_TIME}, "scheduled_for is, in UTC, not within the years 1 to 9999"),
         ({"payload": "{'a': 1}"}, "payload is not JSON: object keys must be strings (byte 1)"),
         ({"payload": {"a": 1}}, "payload is a dict, not JSON text; use encode() to make it"),
         ({"headers": "!"}, "headers is not JSON: invalid character (byte 0)"),

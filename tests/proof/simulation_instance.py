@@ -49,7 +49,7 @@ class Wire:
     async def acquire(self) -> Wire:
         return self
 
-    async def release(self, connection: Wire) -> None:
+    async def release(self, connection: Wire, *, timeout: float) -> None:  # noqa: ASYNC109 - as a pool has it
         """It is the only one."""
 
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:

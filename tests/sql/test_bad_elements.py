@@ -32,6 +32,7 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("headers of 10 MB", element(headers={"h": "x" * 10_000_000}), "headers have 10000009 bytes, more than the 262144"),
     ("two streams", element("a", stream_id=str(new_message_id())), "name two streams"),
     ("a partition of its own", element("a", partition_key="b"), "a stream has one partition"),
+    ("a partition's number", element("a", partition_number=3), "partition_number follows from the stream"),
     ("no type", element(message_type=None), "message_type must be"),
     ("an empty type", element(message_type=""), "message_type must be"),
     ("a type with a space", element(message_type="a b"), "message_type must be"),
@@ -41,7 +42,8 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("NaN", element(payload='{"n": NaN}'), "payload is not JSON"),
     ("NUL", element(payload='{"n": "a\\u0000b"}'), "NUL"),
     ("a lone surrogate", element(payload='{"n": "\\ud83d"}'), "lone surrogate"),
-    ("a payload too deep", element(payload=DEEP), "payload is not JSON"),
+    ("a payload deeper than any", element(payload=DEEP), "payload is not JSON"),
+    ("a payload too deep", element(payload='{"a":' * 65 + "1" + "}" * 65), "nested more than 64 deep"),
     ("a payload too large", element(payload="x" * 300_000 and {"x": "x" * 300_000}), "more than the 262144 allowed"),
     ("10 MB", element(payload=json.dumps("x" * 10_000_000)), "more than the 262144 allowed"),
     ("a time that never comes", element(scheduled_for="infinity"), "scheduled_for is not a time"),
@@ -106,6 +108,8 @@ async def test_what_only_looks_bad_is_stored(caller: Caller, db: asyncpg.Connect
         element(payload=None),
         element(payload=0),
         element(payload='"text"'),
+        element(payload="[" * 64 + "]" * 64),
+        element(payload=[{}] * 100),
         element("a", partition_key="a"),
         element("ключ 🐴"),
         element(None),
@@ -279,14 +283,18 @@ async def test_a_plain_insert_says_what_is_wrong(db: asyncpg.Connection) -> None
         ({"payload": json.dumps("x" * 300_000)}, "more than the 262144 allowed"),
         ({"payload": '"\\u0000"'}, "NUL"),
         ({"payload": '"\\ude00"'}, "lone surrogate"),
+        ({"payload": "[" * 65 + "]" * 65}, "nested more than 64 deep"),
+        ({"partition_number": 3}, "partition_number follows from the stream"),
     ):
         row = json.dumps({"message_type": "Happened", "payload": "{}"} | values)
         for view in ("wh_outbox", "wh_inbox"):
             insert = (
-                f"INSERT INTO {view} (stream_id, stream_key, message_type, topic, payload, headers, scheduled_for)"
-                " SELECT stream_id, stream_key, message_type, topic, payload::json, headers::json, scheduled_for"
+                f"INSERT INTO {view} (stream_id, stream_key, message_type, topic, payload, headers, scheduled_for,"
+                " partition_number)"
+                " SELECT stream_id, stream_key, message_type, topic, payload::json, headers::json, scheduled_for,"
+                " partition_number"
                 " FROM jsonb_to_record($1) AS r(stream_id uuid, stream_key text, message_type text, topic text,"
-                " payload text, headers text, scheduled_for timestamptz)"
+                " payload text, headers text, scheduled_for timestamptz, partition_number integer)"
             )
             with pytest.raises(asyncpg.PostgresError, match=reason):
                 await db.execute(insert, row)

@@ -127,6 +127,10 @@ async def test_a_bad_message_is_named_and_leaves_the_transaction_usable(caller: 
     bad = message(message_type="Not a name")
     with pytest.raises(InvalidMessage, match=rf"^message 2 \({bad.message_id}\) cannot be stored: message_type 'Not a"):
         await caller.store_outbox([message(), bad])
+    for wrong in ({"correlation_id": "abc"}, {"causation_id": "abc"}, {"scheduled_for": "soon"}):
+        (name,) = wrong
+        with pytest.raises(InvalidMessage, match=rf"^message 1 \(.*\) cannot be stored: {name} is of type str; give a"):
+            await caller.store_outbox([message(**wrong)])
     twice = message()
     with pytest.raises(InvalidMessage, match=rf"^messages 1 and 3 have the same id, {twice.message_id}; give every"):
         await caller.store_outbox([twice, message(), twice])

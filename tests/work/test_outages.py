@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -9,6 +10,7 @@ import asyncpg
 import pytest
 
 import whippletree as wt
+from tests.claim.wire import wire
 from tests.conftest import Connect
 from tests.waiting import until
 from tests.work.shop import Placed, Reserve, drained, new_app, running
@@ -195,3 +197,24 @@ def test_an_outage_costs_no_attempt_unless_the_policy_says_otherwise() -> None:
     assert decide(Retry(never=(asyncpg.DiskFullError,)), OnPoison.PARK, full, 1).next is Next.PARK
     # A message that asks for too much is to blame itself.
     assert decide(Retry(), OnPoison.PARK, asyncpg.exceptions.OutOfMemoryError(), 10).next is Next.PARK
+
+
+async def test_an_instance_whose_connections_all_fall_silent_goes_on(dsn: Dsn, db: asyncpg.Connection) -> None:
+    """As when a firewall forgets them. What a receptor was just doing is done again."""
+    await db.execute("CREATE TABLE public.effects (name text)")
+    silent = asyncio.Event()
+    async with wire(dsn) as (line, address):
+        app = new_app(address)
+
+        @app.receptor
+        async def reserve(command: Reserve, tx: wt.Transaction) -> None:
+            if not silent.is_set():
+                line.freeze()
+                silent.set()
+            await tx.execute(INSERT, f"{command.order} {command.number}")
+
+        async with running(app):
+            await app.publish_all([Reserve("order-1", n) for n in range(3)], on=db)
+            await drained(db)
+    assert await db.fetchval("SELECT array_agg(name) FROM public.effects") == [f"order-1 {n}" for n in range(3)]
+    assert await db.fetchval("SELECT count(*) FROM wh_dead_letters") == 0

@@ -13,13 +13,13 @@ import asyncpg
 import msgspec
 
 from whippletree.claim.answer import Answer
-from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport
+from whippletree.claim.batch import WorkBatch, WorkBatchFlags, WorkReport, require_seconds, require_whole
 from whippletree.claim.held import HeldWork, Run, StreamReports, Work, rejections_of
 from whippletree.claim.horizon import ReadyHorizon
 from whippletree.claim.instance import ServiceInstance
 from whippletree.claim.reports import columns_of, lost_runs
 from whippletree.claim.unanswered import UnansweredCalls, news, not_claimed_again
-from whippletree.errors import InvalidSetting
+from whippletree.message.codec import MAX_PAYLOAD_BYTES
 from whippletree.message.envelope import worked_as
 from whippletree.message.outcome import (
     Outcome,
@@ -29,7 +29,7 @@ from whippletree.message.outcome import (
     Rejection,
 )
 from whippletree.store.database import lent, translated
-from whippletree.store.new_messages import as_json, require_storable
+from whippletree.store.new_messages import as_json
 from whippletree.store.statements import call
 from whippletree.store.transaction import Connection
 
@@ -48,14 +48,20 @@ class CoordinatorSettings:
     byte_limit: int = 16 * 1024 * 1024
     """Payload bytes in one claim, about."""
     max_attempts: int = 10
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    """Of a new message in a work report. More only where the installation allows more."""
 
     def __post_init__(self) -> None:
-        for name in ("lease_seconds", "stale_threshold_seconds"):
-            if not 0 < getattr(self, name) < 1e9:
-                raise InvalidSetting(f"{name} is {getattr(self, name)}; give more than 0 and less than 1000000000")
-        for name in ("run_limit", "byte_limit", "max_attempts"):
-            if getattr(self, name) < 1:
-                raise InvalidSetting(f"{name} is {getattr(self, name)}; give 1 or more")
+        require_seconds(lease_seconds=self.lease_seconds, stale_threshold_seconds=self.stale_threshold_seconds)
+        for name in ("run_limit", "byte_limit", "max_attempts", "max_payload_bytes"):
+            require_whole(name, getattr(self, name), 1)
+        for name, least in (("partition_count", 1), ("max_partitions_per_instance", 0)):
+            require_whole(name, getattr(self, name), least, optional=True)
+
+    @property
+    def patience(self) -> float:
+        """How long a call waits for its answer before it counts as lost."""
+        return min(max(self.lease_seconds, 5.0), 30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +106,12 @@ class WorkCoordinator:
         self._unanswered = UnansweredCalls(self.instance.instance_id, self._schema)
 
     async def process_work_batch(self, report: WorkReport, *, as_of: datetime | None = None) -> WorkBatch:
-        """Hand in a report and get work back, atomically.
+        """Hand in a report and get work back, atomically. What is bad is in `rejected` or `refused`, all else is taken.
 
         When the connection is lost, or the call is cancelled, nothing is half-done, but what was done is unknown: hand
-        in the same report again. What had been accepted counts as accepted, and a claim whose answer was lost comes
-        again, within the limits of the new report or those of the lost one. See `UnansweredCalls`.
+        in the same report again. Completions that had been accepted count as accepted; failures and releases come back
+        as `lease lost`, accepted or not. Claimed work comes again, within the limits of this report or of the lost one.
+        See `UnansweredCalls`.
         """
         return self.read(await self.call(report, as_of=as_of))
 
@@ -113,9 +120,9 @@ class WorkCoordinator:
     ) -> Answer:
         """As `process_work_batch`, but what was claimed is yet to be read. `meanwhile` is called when the report is on
         its way: whoever reads the answer before this one there lets neither this process nor the database wait."""
-        require_storable(report.new_outbox_messages)
-        require_storable(report.new_inbox_messages)
+        report, refused = report.storable(self.settings.max_payload_bytes)
         reports = self.held.resolve(report.outcomes, report.renewals, report.leases)
+        reports.refused.extend(refused)
         if meanwhile is None:
             return await self._exchange(report, reports, as_of)
         exchange = asyncio.create_task(self._exchange(report, reports, as_of))
@@ -194,12 +201,13 @@ class WorkCoordinator:
     async def leave(self) -> None:
         """End this instance's membership. What it still holds is free for the others at once."""
         with translated():
-            await self._connections.execute(self._leave, self.instance.instance_id)
+            async with lent(self._connections, patience=self.settings.patience) as connection:
+                await connection.execute(self._leave, self.instance.instance_id)
         self.held = HeldWork()
 
     async def _report_alone(self, outcomes: Sequence[Outcome], as_of: datetime | None) -> Sequence[Rejection]:
         with translated():
-            async with lent(self._connections) as connection, connection.transaction():
+            async with lent(self._connections, patience=self.settings.patience) as connection, connection.transaction():
                 handed_in = await self.report(outcomes, on=connection, as_of=as_of)
         handed_in.settle()
         return handed_in.rejected
@@ -209,7 +217,7 @@ class WorkCoordinator:
         if WorkBatchFlags.SKIP_CLAIM not in report.flags:
             claim = {str(queue): limit for queue, limit in report.limits.items()}
         with translated():
-            async with lent(self._connections) as connection:
+            async with lent(self._connections, patience=self.settings.patience) as connection:
                 if self._partitions_version == -1 and self.settings.partition_count is not None:
                     await connection.execute(self._require_partition_count, self.settings.partition_count)
                 # Asked before anything is handed in: if this connection is lost too, nothing has been taken in yet.
@@ -264,7 +272,7 @@ class WorkCoordinator:
         )
 
     def _settle(self, reports: StreamReports, rows: list[asyncpg.Record], sent_at: float) -> Answer:
-        answer = Answer(sent_at=sent_at, rejected=reports.rejected)
+        answer = Answer(sent_at=sent_at, rejected=reports.rejected, refused=reports.refused)
         rejected: list[asyncpg.Record] = []
         for row in rows:
             kind = row[0]

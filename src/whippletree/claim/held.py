@@ -16,7 +16,6 @@ from uuid import UUID
 
 import msgspec
 
-from whippletree.errors import InvalidSetting
 from whippletree.message.envelope import ClaimedMessage, PerspectiveWork, Queue, ReceptorWork
 from whippletree.message.ids import MessageId, StreamId
 from whippletree.message.outcome import (
@@ -30,7 +29,9 @@ from whippletree.message.outcome import (
     PerspectiveCheckpointFailure,
     ReceptorProcessingCompletion,
     ReceptorProcessingFailure,
+    Refusal,
     Rejection,
+    fault_of,
 )
 
 LEASE_LOST = "lease lost"
@@ -63,6 +64,8 @@ class StreamReports:
     released: dict[Run, int] = field(default_factory=dict)
     renewed: dict[Run, None] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    """New messages that do not go with them."""
     in_hand: dict[Run, list[Work]] = field(default_factory=dict)
     """What each of these runs held when its report was made. By the time that a refusal is read it may hold nothing any
     more: its lease is known to be lost by then, or its messages have come again."""
@@ -118,8 +121,11 @@ class HeldWork:
                 else:
                     finished[run].add(id_)
                 continue
-            if isinstance(outcome, MessageCompletion):
-                outcome = _ending(outcome)
+            if fault := fault_of(outcome):
+                reports.rejected.append(Rejection(id_, _verb(outcome), fault, queue_of(outcome)))
+                continue
+            if isinstance(outcome, MessageCompletion) and outcome.status == 0:
+                outcome = MessageRelease(outcome.message_id, outcome.queue)
             run = self._find(outcome)
             if run is None:
                 reports.rejected.append(Rejection(id_, _verb(outcome), LEASE_LOST, queue_of(outcome)))
@@ -223,18 +229,6 @@ def queue_of(outcome: Outcome) -> str | None:
     if isinstance(outcome, ReceptorProcessingCompletion | ReceptorProcessingFailure):
         return f"receptor/{outcome.receptor_name}"
     return outcome.queue
-
-
-def _ending(completion: MessageCompletion) -> MessageCompletion | MessageRelease:
-    """Nothing is finished without a status that ends it: the database sees only how far a stream is done."""
-    if completion.status == 0:
-        return MessageRelease(completion.message_id, completion.queue)
-    if not 2 <= completion.status <= 7:
-        raise InvalidSetting(
-            f"status {int(completion.status)} of {completion.message_id} ends nothing: use PUBLISHED or COMPLETED, or "
-            "MessageRelease to give the message back"
-        )
-    return completion
 
 
 def _complete(run: Run, ids: set[UUID], reports: StreamReports) -> None:

@@ -7,8 +7,10 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+from whippletree.errors import InvalidSetting
+from whippletree.message.envelope import name_fault
 from whippletree.message.ids import InstanceId, new_instance_id
 
 
@@ -21,6 +23,17 @@ class ServiceInstance:
     host_name: str = field(default_factory=socket.gethostname)
     process_id: int = field(default_factory=os.getpid)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.instance_id, UUID) or self.instance_id.int == 0:
+            raise InvalidSetting(f"instance_id is {self.instance_id!r}; give every process a uuid.UUID of its own")
+        for name in ("service_name", "host_name"):
+            if fault := name_fault(getattr(self, name)):
+                raise InvalidSetting(f"{name} {fault}")
+        if not self.service_name:
+            raise InvalidSetting("service_name is empty; name the service, the same in each of its processes")
+        if not isinstance(self.process_id, int) or not 0 <= self.process_id < 2**31:
+            raise InvalidSetting(f"process_id is {self.process_id!r}; give 0 to {2**31 - 1}, or leave it out")
 
     def reborn(self) -> ServiceInstance:
         """The same process under a new id: how an evicted instance joins again."""

@@ -27,7 +27,7 @@ def without_a_session(instance_id: object, reason: str) -> None:
 
 
 def loop_is_blocked(leases: int) -> None:
-    _keeper.warning("the event loop is blocked: %s leases are renewed in its place", leases)
+    _keeper.warning("the event loop is blocked, or waits for an answer: %s leases are renewed in its place", leases)
 
 
 def not_renewed(error: BaseException) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -65,7 +65,10 @@ class InstanceSession:
         settings: SessionSettings | None = None,
         *,
         schema: str = "whippletree",
+        beside: Iterable[asyncpg.Connection] = (),
     ) -> None:
+        """`beside` are connections that go the same way. When this one falls silent, they are closed with it: only this
+        one is watched, and who waits for an answer on another would wait for ever."""
         self.wake = WakeListener()
         self.lost = asyncio.Event()
         """Set while a lock that was held is not: the others may take this instance for dead."""
@@ -81,6 +84,7 @@ class InstanceSession:
         self._settings = settings or SessionSettings()
         self._connection: asyncpg.Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._beside = beside
         self._guests: list[Guest] = []
         self._in_use = asyncio.Lock()
         self._take_session_lock = call(schema, "take_session_lock", 2)
@@ -149,6 +153,8 @@ class InstanceSession:
                 async with asyncio.timeout(self._settings.probe_timeout), self._in_use:
                     verified = await self._verify(connection)
             except Exception as error:
+                for other in list(self._beside):
+                    other.terminate()
                 return f"the connection does not answer ({type(error).__name__})"
             if not verified:
                 return "the lock is gone though the connection is not"

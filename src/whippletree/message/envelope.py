@@ -174,17 +174,21 @@ def _is_type(value: str) -> bool:
 
 
 def _check_envelope(message: OutboxMessage | InboxMessage, max_payload_bytes: int) -> None:
-    if not isinstance(message.message_id, UUID):
-        raise InvalidMessage(f"message_id is a {type(message.message_id).__name__}, not a UUID")
+    if fault := id_fault(message.message_id):
+        raise InvalidMessage(f"message_id {fault}")
     if message.message_id.int == 0:
         raise InvalidMessage("message_id is all zeros; give every message an id of its own")
     if message.stream is not None:
         check_stream(message.stream)
     check_type("message_type", message.message_type)
-    if fault := _name_fault(message.topic):
+    if fault := name_fault(message.topic):
         raise InvalidMessage(f"topic {fault}")
-    if message.scheduled_for is not None and message.scheduled_for.utcoffset() is None:
-        raise InvalidMessage("scheduled_for has no time zone; use datetime.now(timezone.utc) and the like")
+    if message.correlation_id is not None and (fault := id_fault(message.correlation_id)):
+        raise InvalidMessage(f"correlation_id {fault}")
+    if message.causation_id is not None and (fault := id_fault(message.causation_id)):
+        raise InvalidMessage(f"causation_id {fault}")
+    if message.scheduled_for is not None and (fault := _time_fault(message.scheduled_for)):
+        raise InvalidMessage(f"scheduled_for {fault}")
     check_json(message.payload, max_bytes=max_payload_bytes)
     if message.headers is not None:
         check_json(message.headers, max_bytes=max_payload_bytes, name="headers")
@@ -199,11 +203,35 @@ def check_stream(stream: UUID | str) -> None:
         raise InvalidMessage("stream is empty; leave it out for a message without order")
     elif stream == _ZEROS:
         raise InvalidMessage("stream is all zeros; leave it out for a message without order")
-    elif fault := _name_fault(stream, "a UUID or a text"):
+    elif fault := name_fault(stream, "a UUID or a text"):
         raise InvalidMessage(f"stream {fault}")
 
 
-def _name_fault(text: str, wanted: str = "a text") -> str | None:
+def id_fault(value: object) -> str | None:
+    """Why a value cannot be an id, in words that say what to mend; None when it can."""
+    return None if isinstance(value, UUID) else f"is of type {_type_of(value)}; give a uuid.UUID"
+
+
+def name_fault(text: str, wanted: str = "a text") -> str | None:
+    """Why a text cannot be a name, in words that say what to mend; None when it can."""
     if not isinstance(text, str):
-        return f"is of type {type(text).__name__}; give {wanted}"
+        return f"is of type {_type_of(text)}; give {wanted}"
     return f"has more than {_MAX_NAME} characters" if len(text) > _MAX_NAME else text_fault(text)
+
+
+def _time_fault(time: object) -> str | None:
+    if not isinstance(time, datetime):
+        return f"is of type {_type_of(time)}; give a datetime"
+    if time.utcoffset() is None:
+        return "has no time zone; use datetime.now(timezone.utc) and the like"
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        return "is, in UTC, not within the years 1 to 9999"
+    return None
+
+
+def _type_of(value: object) -> str:
+    """With its module: the UUID of uuid_utils is not that of uuid."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

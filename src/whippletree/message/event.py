@@ -9,7 +9,7 @@ import msgspec
 
 from whippletree.errors import InvalidMessage
 from whippletree.message.codec import check_json
-from whippletree.message.envelope import check_type
+from whippletree.message.envelope import check_type, id_fault
 from whippletree.message.ids import EventId, StreamId, new_event_id
 
 
@@ -27,6 +27,11 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise `InvalidMessage` for whatever the database would refuse."""
+        for name, value in (("correlation_id", self.correlation_id), ("causation_id", self.causation_id)):
+            if value is not None and (fault := id_fault(value)):
+                raise InvalidMessage(f"{name} {fault}")
+        if fault := id_fault(self.event_id):
+            raise InvalidMessage(f"event_id {fault}")
         if self.event_id.int == 0:
             raise InvalidMessage("event_id is all zeros; give every event an id of its own")
         if self.shape < 1:

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from whippletree.errors import InvalidSetting, LeaseLost
-from whippletree.message.envelope import Queue
+from whippletree.message.envelope import Queue, id_fault
 from whippletree.message.ids import EventId, MessageId, StreamId
 
 _LONGEST_RETRY = 999_999_999
@@ -53,6 +53,10 @@ class Verdict(StrEnum):
     """Try again without counting the attempt: the message is not to blame."""
 
 
+_VERDICTS = tuple(Verdict)
+_FAILED = MessageProcessingStatus.FAILED
+
+
 class MessageCompletion(msgspec.Struct, frozen=True, gc=False):
     """The message is done. A status of 0 gives it back; one that ends nothing is refused when it is reported."""
 
@@ -75,7 +79,9 @@ class MessageFailure(msgspec.Struct, frozen=True):
     queue: Queue | None = None
 
     def __post_init__(self) -> None:
-        _require_time(self.retry_seconds)
+        if self.status is not _FAILED and not _fails(self.status):
+            raise InvalidSetting(f"status {self.status} is not that of a failure; leave it out, or report a completion")
+        _require_failure(self)
 
 
 class MessageRelease(msgspec.Struct, frozen=True):
@@ -114,7 +120,8 @@ class ReceptorProcessingFailure(msgspec.Struct, frozen=True):
     verdict: Verdict = Verdict.RETRY
 
     def __post_init__(self) -> None:
-        _require_time(self.retry_seconds)
+        _require_status(self.status, ReceptorProcessingStatus.FAILED)
+        _require_failure(self)
 
     @property
     def message_id(self) -> UUID:
@@ -151,7 +158,8 @@ class PerspectiveCheckpointFailure(msgspec.Struct, frozen=True):
     lease_token: int | None = None
 
     def __post_init__(self) -> None:
-        _require_time(self.retry_seconds)
+        _require_status(self.status, PerspectiveProcessingStatus.FAILED)
+        _require_failure(self)
 
     @property
     def message_id(self) -> UUID:
@@ -163,8 +171,20 @@ Failure = MessageFailure | ReceptorProcessingFailure | PerspectiveCheckpointFail
 Outcome = Completion | Failure | MessageRelease
 
 
+def fault_of(outcome: Outcome) -> str | None:
+    """Why an outcome cannot be handed in, in words that say what to mend; None when it can."""
+    if fault := id_fault(outcome.message_id):
+        return f"its id {fault}"
+    if isinstance(outcome, MessageCompletion) and not _ends(outcome.status):
+        return (
+            f"status {outcome.status} ends nothing: use MessageProcessingStatus.PUBLISHED or COMPLETED, or "
+            "MessageRelease to give the message back"
+        )
+    return None
+
+
 class Rejection(msgspec.Struct, frozen=True):
-    """A report that changed nothing, because the lease was no longer the reporter's."""
+    """A report that changed nothing: the lease was no longer the reporter's, or it could not be taken as it was."""
 
     message_id: UUID
     verb: str
@@ -188,10 +208,26 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def _require_status(status: StrEnum, ending: StrEnum) -> None:
     if status is not ending and status != ending:
-        raise InvalidSetting(f"status {status} is not that of a completion; leave it out, or report a failure")
+        kind, other = ("completion", "failure") if ending == "Completed" else ("failure", "completion")
+        raise InvalidSetting(f"status {status} is not that of a {kind}; leave it out, or report a {other}")
 
 
-def _require_time(retry_seconds: float | None) -> None:
-    # The database would refuse the whole batch for a time that is none.
-    if retry_seconds is not None and not abs(retry_seconds) <= _LONGEST_RETRY:
-        raise InvalidSetting(f"retry_seconds is {retry_seconds}, which is no time to wait")
+def _ends(status: object) -> bool:
+    """Whether a message is finished, or with 0 given back: the database sees only how far a stream is done."""
+    return isinstance(status, int) and (status == 0 or 2 <= status <= 7)
+
+
+def _fails(status: object) -> bool:
+    """Whether a message that has been through this has failed: it may have been published, but it is not completed."""
+    return isinstance(status, int) and 0 <= status <= 15 and not status & MessageProcessingStatus.COMPLETED
+
+
+def _require_failure(failure: Failure) -> None:
+    # The database would refuse the whole batch for one that it cannot read, or take an unknown verdict for none.
+    if not isinstance(failure.error, str):
+        raise InvalidSetting(f"error is of type {type(failure.error).__name__}; give a text, such as str(error)")
+    wait = failure.retry_seconds
+    if wait is not None and not (isinstance(wait, int | float) and abs(wait) <= _LONGEST_RETRY):
+        raise InvalidSetting(f"retry_seconds is {wait!r}, which is no time to wait; give a number of seconds")
+    if failure.verdict not in _VERDICTS:
+        raise InvalidSetting(f"verdict is {failure.verdict!r}; give {', '.join(_VERDICTS)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
@@ -34,6 +34,9 @@ _APPLICATION_NAME = "whippletree"
 
 _PREPARED = 100
 """How many statements a connection of ours keeps prepared."""
+
+_PARTING = 2.0
+"""Seconds for a connection to be given back, before it is closed instead."""
 
 _OURS: dict[str, type[Error]] = {
     "WH001": InstanceEvicted,
@@ -93,26 +96,39 @@ async def open_connection(dsn: Dsn) -> asyncpg.Connection:
 
 @asynccontextmanager
 async def open_pool(
-    dsn: Dsn, *, size: int = 4, server_settings: Mapping[str, str] | None = None
+    dsn: Dsn,
+    *,
+    size: int = 4,
+    server_settings: Mapping[str, str] | None = None,
+    opened: Callable[[asyncpg.Connection], None] = lambda _: None,
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
     """A pool for our own calls. They leave nothing behind in a session, so no connection is reset between two calls.
 
-    Statements are kept prepared, unless a pooler is in between.
+    Statements are kept prepared, unless a pooler is in between. `opened` is told of every connection.
     """
+
+    async def tell(connection: asyncpg.Connection) -> None:
+        opened(connection)
+
     first = await open_connection(dsn)
     try:
         kept = 0 if await sharing(first) else _PREPARED
     finally:
         await first.close()
-    async with asyncpg.create_pool(
+    pool = asyncpg.create_pool(
         dsn.reveal(),
         min_size=1,
         max_size=size,
+        init=tell,
         reset=_leave_as_it_is,
         statement_cache_size=kept,
         server_settings={"application_name": _APPLICATION_NAME, **(server_settings or {})},
-    ) as pool:
+    )
+    await pool
+    try:
         yield pool
+    finally:
+        await _close(pool)
 
 
 @asynccontextmanager
@@ -139,16 +155,30 @@ async def prepare(dsn: Dsn, settings: Settings) -> None:
 
 @asynccontextmanager
 async def lent(
-    pool: asyncpg.Pool[asyncpg.Record],
+    pool: asyncpg.Pool[asyncpg.Record], *, patience: float | None = None
 ) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
     """A connection of a pool. That it dies while it is given back changes nothing of what was done on it, and must not
-    look as if it did: the pool has parted with it by then."""
+    look as if it did: the pool has parted with it by then.
+
+    After `patience` seconds it is closed under its borrower. A network that swallows everything says nothing, and who
+    waits for an answer would wait for ever.
+    """
     connection = await pool.acquire()
+
+    def end() -> None:
+        if not is_gone(connection):
+            connection.terminate()
+
+    ending = None if patience is None else asyncio.get_running_loop().call_later(patience, end)
     try:
         yield connection
     finally:
-        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
-            await pool.release(connection)
+        try:
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+                await pool.release(connection, timeout=_PARTING)
+        finally:
+            if ending is not None:
+                ending.cancel()
 
 
 def is_gone(connection: Connection) -> bool:
@@ -157,6 +187,13 @@ def is_gone(connection: Connection) -> bool:
         return connection.is_closed()
     except asyncpg.InterfaceError:
         return True
+
+
+async def _close(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    # A pool that is interrupted while it says goodbye closes its connections at once.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PARTING):
+            await pool.close()
 
 
 async def _leave_as_it_is(_: object) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -15,20 +15,29 @@ from whippletree.errors import InvalidMessage
 from whippletree.message.codec import MAX_PAYLOAD_BYTES
 from whippletree.message.envelope import InboxMessage, OutboxMessage
 from whippletree.message.ids import StreamId
+from whippletree.message.outcome import Refusal
 
 _TYPES = ("uuid", "text", "uuid", "text", "text", "text", "text", "uuid", "uuid", "timestamptz")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_New = TypeVar("_New", OutboxMessage, InboxMessage)
 
 
 def require_storable(
     messages: Sequence[OutboxMessage | InboxMessage], max_payload_bytes: int = MAX_PAYLOAD_BYTES
 ) -> None:
     """Raise `InvalidMessage` for the first message that cannot be stored, with its place, from 1, and its id."""
-    for place, message in enumerate(messages, 1):
-        try:
-            message.check(max_payload_bytes=max_payload_bytes)
-        except InvalidMessage as fault:
-            raise InvalidMessage(f"message {place} ({message.message_id}) cannot be stored: {fault}") from None
+    for _, fault in _faults(messages, max_payload_bytes):
+        raise InvalidMessage(fault)
+
+
+def storable(messages: Sequence[_New], max_payload_bytes: int) -> tuple[Sequence[_New], list[Refusal]]:
+    """The messages that can be stored, and a refusal for each other one."""
+    faults = dict(_faults(messages, max_payload_bytes))
+    if not faults:
+        return messages, []
+    ids = [message.message_id if isinstance(message.message_id, UUID) else None for message in messages]
+    refused = [Refusal(ids[place - 1], "refused", fault) for place, fault in faults.items()]
+    return [message for place, message in enumerate(messages, 1) if place not in faults], refused
 
 
 def require_distinct(messages: Sequence[OutboxMessage]) -> None:
@@ -93,6 +102,14 @@ def stream_id_of(key: str) -> StreamId:
     if _UUID.fullmatch(key):
         return StreamId(UUID(key))
     return StreamId(UUID(hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()))
+
+
+def _faults(messages: Sequence[OutboxMessage | InboxMessage], max_payload_bytes: int) -> Iterator[tuple[int, str]]:
+    for place, message in enumerate(messages, 1):
+        try:
+            message.check(max_payload_bytes=max_payload_bytes)
+        except InvalidMessage as fault:
+            yield place, f"message {place} ({message.message_id}) cannot be stored: {fault}"
 
 
 def element(message: OutboxMessage | InboxMessage) -> dict[str, Any]:

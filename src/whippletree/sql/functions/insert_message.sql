@@ -11,6 +11,7 @@ DECLARE
   v_fault text;
 BEGIN
   v_fault := CASE
+    WHEN NEW.partition_number IS NOT NULL THEN 'partition_number follows from the stream; leave it out'
     WHEN stream_id_of(NEW.stream_key) <> NEW.stream_id THEN 'stream_id and stream_key name two streams; give one of them'
     ELSE envelope_fault(NEW.stream_key, NEW.topic, NEW.headers, NEW.scheduled_for,
       (SELECT max_payload_bytes FROM wh_settings))

@@ -13,7 +13,7 @@ DECLARE
   v_share integer := array_position(v_members, p_instance_id) - 1;
   v_membership uuid := membership_of(v_members);
   v_settled_for uuid;
-  v_busy integer[] := '{}';
+  v_busy integer[];
   v_reachable uuid[];
   v_room integer;
 BEGIN
@@ -28,12 +28,11 @@ BEGIN
     RETURN;
   END IF;
 
-  -- Reads all streams, so only where it matters.
-  IF EXISTS (SELECT FROM wh_partitions p WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share) THEN
-    v_busy := ARRAY(
-      SELECT DISTINCT partition_of(s.stream_hash, k.partition_count) FROM wh_active_streams s, wh_settings k
-      WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of));
-  END IF;
+  -- All streams are read only where there is something to hand over.
+  v_busy := ARRAY(
+    SELECT DISTINCT partition_of(s.stream_hash, k.partition_count) FROM wh_active_streams s, wh_settings k
+    WHERE s.instance_id = p_instance_id AND is_leased(s.lease_expiry, p_as_of) AND EXISTS (SELECT FROM wh_partitions p
+      WHERE p.instance_id = p_instance_id AND p.partition_number % v_count <> v_share));
   -- Whoever has not committed its own poll yet is not waited for: what is its share it gets another time. Only those are
   -- locked for whom there is something: to lock a row is to write, and keeps its instance from its own heartbeat.
   v_reachable := ARRAY(SELECT i.instance_id FROM wh_service_instances i WHERE i.instance_id IN (
@@ -56,8 +55,7 @@ BEGIN
   WITH vacant AS MATERIALIZED (
     SELECT p.partition_number FROM wh_partitions p
     WHERE p.partition_number % v_count = v_share AND (p.instance_id IS NULL OR p.instance_id <> ALL (v_members))
-    ORDER BY p.partition_number
-    LIMIT greatest(v_room, 0)
+    ORDER BY p.partition_number LIMIT greatest(v_room, 0)
   ), taken AS (
     UPDATE wh_partitions p SET instance_id = p_instance_id FROM vacant v WHERE p.partition_number = v.partition_number
     RETURNING p.partition_number

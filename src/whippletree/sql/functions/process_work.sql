@@ -65,15 +65,11 @@ BEGIN
     v_claimed := v_claimed OR FOUND;
     RETURN QUERY SELECT * FROM found_nothing(p_claim_queues[v_turn], v_as_of) WHERE NOT FOUND;
   END LOOP;
-  IF v_claimed THEN
-    -- Who was evicted while the call waited would lease what nobody frees before the lease ends.
-    PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id);
-  END IF;
+  -- Who was evicted while the call waited would lease what nobody frees before the lease ends.
+  PERFORM require_membership(p_instance_id, p_service_name, p_host_name, p_process_id) WHERE v_claimed;
   -- One that drains could not take what it would be woken for.
   v_idle := v_idle AND NOT v_own.draining;
-  IF v_own.waiting <> v_idle THEN
-    PERFORM record_waiting(p_instance_id, v_idle);
-  END IF;
+  PERFORM record_waiting(p_instance_id, v_idle) WHERE v_own.waiting <> v_idle;
   IF v_own.partitions_version IS DISTINCT FROM p_partitions_version THEN
     RETURN QUERY SELECT * FROM changed_partitions(p_instance_id, p_partitions_version);
   END IF;

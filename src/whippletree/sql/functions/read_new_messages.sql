@@ -16,6 +16,7 @@ BEGIN
       WHEN r.e ->> 'stream_id' IS NOT NULL AND uuid_or_null(r.e ->> 'stream_id') IS NULL THEN 'stream_id is not a UUID'
       WHEN r.e ->> 'stream_id' IS NOT NULL AND stream_id_of(r.stream_key) <> r.stream_id
         THEN 'stream_id and stream_key name two streams; give one of them'
+      WHEN r.e ->> 'partition_number' IS NOT NULL THEN 'partition_number follows from the stream; leave it out'
       WHEN r.e ->> 'partition_key' <> COALESCE(r.stream_key, r.e ->> 'stream_id', '')
         THEN 'partition_key is another than the stream: a stream has one partition, leave partition_key out'
       WHEN r.e ->> 'scheduled_for' IS NOT NULL AND r.scheduled_for IS NULL THEN 'scheduled_for is not a time'
