@@ -18,7 +18,6 @@ BEGIN
   IF (p_event_id > '00000000-0000-0000-0000-000000000000' AND p_stream_id > '00000000-0000-0000-0000-000000000000'
     AND p_stream_id <> p_event_id AND p_event_type ~ '^[A-Za-z0-9_.+/:-]+$' AND length(p_event_type) <= 200
     AND octet_length(p_payload::text) <= 1024 AND strpos(p_payload::text, '\u') = 0
-    AND length(p_payload::text) - length(translate(p_payload::text, '[{', '')) <= 64
     AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
   THEN
     RETURN NULL;

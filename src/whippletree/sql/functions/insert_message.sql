@@ -12,6 +12,8 @@ DECLARE
 BEGIN
   v_fault := CASE
     WHEN NEW.partition_number IS NOT NULL THEN 'partition_number follows from the stream; leave it out'
+    -- The short way of one message leaves this to its callers.
+    WHEN is_too_deep(NEW.payload) THEN 'payload is nested more than 64 deep'
     WHEN stream_id_of(NEW.stream_key) <> NEW.stream_id THEN 'stream_id and stream_key name two streams; give one of them'
     ELSE envelope_fault(NEW.stream_key, NEW.topic, NEW.headers, NEW.scheduled_for,
       (SELECT max_payload_bytes FROM wh_settings))

@@ -16,8 +16,7 @@ RETURN CASE
   WHEN octet_length(p_payload::text) > p_max_payload_bytes
     THEN format('payload has %s bytes, more than the %s allowed; store large bodies elsewhere and send their address',
       octet_length(p_payload::text), p_max_payload_bytes)
-  -- Most have fewer brackets than they may be deep, and no escape, and the search is cheap.
-  WHEN length(p_payload::text) - length(translate(p_payload::text, '[{', '')) > 64 AND is_too_deep(p_payload)
-    THEN 'payload is nested more than 64 deep'
+  -- Most are too short, and have no escape, and the search is cheap.
+  WHEN length(p_payload::text) > 128 AND is_too_deep(p_payload) THEN 'payload is nested more than 64 deep'
   WHEN strpos(p_payload::text, '\u') > 0 THEN escape_fault(p_payload)
 END;

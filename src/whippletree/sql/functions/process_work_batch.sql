@@ -1,6 +1,7 @@
 -- One batch of work in one call, one transaction, one round trip, from any language: reports on what was claimed, new
 -- messages, renewals; and new work in return. Producers use the flag skip_claim. Every element has its own result;
--- what was refused stands in rejected, with the reason. Order of steps and of locks: see process_work.
+-- what was refused stands in rejected, with the reason. A limit of 0 takes nothing now; NULL says that the caller does not
+-- work that kind at all, so that nothing of it waits for it. Order of steps and of locks: see process_work.
 CREATE OR REPLACE FUNCTION process_work_batch(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata jsonb DEFAULT '{}',
   p_outbox_completions jsonb DEFAULT '[]', p_outbox_failures jsonb DEFAULT '[]',

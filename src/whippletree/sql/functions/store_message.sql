@@ -18,8 +18,7 @@ BEGIN
   IF (p_message_id > '00000000-0000-0000-0000-000000000000'
     AND COALESCE(p_stream_id > '00000000-0000-0000-0000-000000000000' AND p_stream_id <> p_message_id, true)
     AND p_message_type ~ '^[A-Za-z0-9_.+/:-]+$' AND length(p_message_type) <= 200
-    AND octet_length(p_payload) <= 1024 AND strpos(p_payload, '\u') = 0
-    AND length(p_payload) - length(translate(p_payload, '[{', '')) <= 64) IS NOT TRUE
+    AND octet_length(p_payload) <= 1024 AND strpos(p_payload, '\u') = 0) IS NOT TRUE
   THEN
     PERFORM require_storable(ARRAY[p_stream_id], ARRAY[p_message_id], ARRAY[p_message_type], ARRAY[p_payload::json]);
   END IF;

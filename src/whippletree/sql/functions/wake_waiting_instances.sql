@@ -7,8 +7,10 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF EXISTS (SELECT FROM wh_service_instances i WHERE i.waiting AND (p_queue IS NULL OR works_queue(i.queues, p_queue))) THEN
-    PERFORM pg_notify(wake_channel(), '');
+  -- Mostly nobody waits, and that is to cost little.
+  IF EXISTS (SELECT FROM wh_service_instances WHERE waiting) THEN
+    PERFORM pg_notify(wake_channel(), '') WHERE p_queue IS NULL
+      OR EXISTS (SELECT FROM wh_service_instances i WHERE i.waiting AND works_queue(i.queues, p_queue));
   END IF;
 END;
 $$;
