@@ -300,7 +300,7 @@ async def test_a_call_whose_answer_never_comes_is_given_up_and_found_out(dsn: Ds
     """A network that swallows everything and says nothing."""
     await store_outbox([message(), message()], on=db)
     first, second = await pending(db)
-    async with wire(dsn) as (own, address), open_pool(address, size=1) as connections:
+    async with asyncio.timeout(60), wire(dsn) as (own, address), open_pool(address, size=1) as connections:
         hurried = CoordinatorSettings(lease_seconds=1)
         coordinator = WorkCoordinator(connections, ServiceInstance(service_name="alice"), hurried)
         (one, two) = (await coordinator.process_work_batch(WorkReport())).claimed_outbox_messages

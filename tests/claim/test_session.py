@@ -129,7 +129,7 @@ async def test_a_connection_that_falls_silent_is_given_up_and_its_lock_taken_ove
 
 async def test_with_a_connection_that_falls_silent_those_beside_it_are_given_up(dsn: Dsn, named: Named) -> None:
     wires: set[asyncpg.Connection] = set()
-    async with wire(dsn) as (line, address), open_pool(address, opened=wires.add) as pool:
+    async with asyncio.timeout(60), wire(dsn) as (line, address), open_pool(address, opened=wires.add) as pool:
         await pool.execute("SELECT 1")
         settings = SessionSettings(probe_every=0.02, probe_timeout=0.3, first_pause=0.001)
         async with InstanceSession(address, named("alice"), settings, beside=wires):
